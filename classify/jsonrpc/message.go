@@ -81,3 +81,35 @@ type Message struct {
 
 	fields [numKeys]Span
 }
+
+// Bytes returns the part of the message that s covers, nil if s is zero.
+func (m *Message) Bytes(s Span) []byte {
+	if s == (Span{}) {
+		return nil
+	}
+	return m.Raw[s.Start:s.End:s.End]
+}
+
+// FieldSpan returns where the member k of params, result or error is, whichever
+// of the three the message has. It is zero if there is no such member.
+func (m *Message) FieldSpan(k Key) Span {
+	if k >= numKeys {
+		return Span{}
+	}
+	return m.fields[k]
+}
+
+// Field returns the JSON value of the member k of params, result or error,
+// nil if it is absent.
+func (m *Message) Field(k Key) []byte { return m.Bytes(m.FieldSpan(k)) }
+
+// ReplyID returns what an answer to the message carries as its id: the id as it
+// was spelt if it is a string or a number, else null.
+func (m *Message) ReplyID() []byte {
+	id := m.Bytes(m.ID)
+	switch kindOf(id) {
+	case '"', '0':
+		return id
+	}
+	return []byte("null")
+}
