@@ -129,8 +129,10 @@ func (r *reader) object(m *Message, at level) (Span, error) {
 			return Span{}, err
 		}
 	}
-	_, err := r.dec.ReadToken() // the closing brace, or the error of PeekKind
-	return Span{start, r.offset()}, err
+	if _, err := r.dec.ReadToken(); err != nil { // no closing brace: what PeekKind saw
+		return Span{}, err
+	}
+	return Span{start, r.offset()}, nil
 }
 
 // member reads the value of the member name of the object at the given level.
