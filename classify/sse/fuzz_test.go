@@ -21,7 +21,7 @@ func FuzzEvents(f *testing.F) {
 		if err != io.EOF {
 			t.Fatalf("ended with %v", err)
 		}
-		parts, err := all(&splitter{stream, int(split)}, int(max))
+		parts, err := all(&splitter{stream, split}, int(max))
 		if err != io.EOF || !reflect.DeepEqual(whole, parts) {
 			t.Fatalf("split: %v\n%+v\n%+v", err, whole, parts)
 		}
@@ -39,14 +39,14 @@ func FuzzEvents(f *testing.F) {
 // A splitter gives its bytes in pieces whose sizes vary with step.
 type splitter struct {
 	rest []byte
-	step int
+	step uint8
 }
 
 func (s *splitter) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
 		return 0, io.EOF
 	}
-	n := copy(p[:min(len(p), 1+s.step%7)], s.rest)
+	n := copy(p[:min(len(p), 1+int(s.step%7))], s.rest)
 	s.rest, s.step = s.rest[n:], s.step*5+3
 	return n, nil
 }
