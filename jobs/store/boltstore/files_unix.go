@@ -1,0 +1,39 @@
+//go:build unix
+
+package boltstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+)
+
+// permissionsMatter: the mode bits say who may read.
+const permissionsMatter = true
+
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil // some file systems have no such thing
+	}
+	return errors.Join(err, d.Close())
+}
+
+// reasonOf sorts an error of the system.
+func reasonOf(err error) store.Reason {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return store.Full
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return store.ReadOnly
+	}
+	return store.Broken
+}
