@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A conn is one connection to the target: exactly one of http1 and http2.
+type conn struct {
+	socket *socket
+	http1  *http.ClientConn
+	http2  *http2Conn
+
+	answered atomic.Bool // a response head came over it
+
+	// Guarded by pool.mu:
+	gen    int       // pool.gen when it was made
+	uses   int       // requests it carried
+	active int       // requests it carries
+	rested time.Time // when it last became idle
+}
+
+func (cn *conn) roundTrip(req *http.Request) (*http.Response, error) {
+	if cn.http2 != nil {
+		return cn.http2.RoundTrip(req)
+	}
+	return cn.http1.RoundTrip(req)
+}
+
+func (cn *conn) close() {
+	if cn.http2 != nil {
+		cn.http2.Close()
+		return
+	}
+	cn.http1.Close()
+}
+
+// dead reports whether a connection that carries no request can carry none.
+func (cn *conn) dead() bool {
+	if cn.http2 != nil {
+		return !cn.http2.CanTakeNewRequest()
+	}
+	return cn.http1.Err() != nil
+}
+
+// A socket counts what is written above TLS, where only HTTP is seen: neither
+// a handshake nor a proxy's greeting counts.
+type socket struct {
+	net.Conn
+
+	// writes counts the writes of which a byte may have left. A write that is
+	// under way counts; one that failed with nothing written does not. Under TLS
+	// the latter may have left a part of a record, which no peer can read
+	// (RFC 8446, 5.2: records are authenticated as a whole).
+	writes atomic.Int64
+
+	alert atomic.Pointer[string] // the certificate alert by which the peer ended it
+}
+
+func (s *socket) Write(p []byte) (int, error) {
+	s.writes.Add(1)
+	n, err := s.Conn.Write(p)
+	if n == 0 && err != nil {
+		s.writes.Add(-1)
+	}
+	return n, err
+}
+
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if err != nil {
+		if alert, ok := certificateAlert(err); ok {
+			s.alert.Store(&alert)
+		}
+	}
+	return n, err
+}
