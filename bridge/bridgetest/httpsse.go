@@ -32,9 +32,7 @@ func (d *delivery) openSSE() {
 	s := d.up.state.add("", member{})
 	defer d.up.state.forget(s)
 	s.get.push(item{named: "endpoint", data: []byte("/messages?sessionId=" + s.id)})
-	s.get.attach(d)
-	defer s.get.detach(d)
-	d.events(s.get, 0, false)
+	d.held(s.get, 0, false)
 }
 
 // postSSE accepts a message; what it leads to goes out on the stream.

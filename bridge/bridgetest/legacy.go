@@ -183,7 +183,7 @@ func (d *delivery) legacyGet() {
 			return
 		}
 	}
-	d.keepOpen(out, from)
+	d.held(out, from, !d.up.opts.NoEventIDs)
 }
 
 func (d *delivery) resume(s *session, id string) (*stream, int) {
@@ -196,10 +196,13 @@ func (d *delivery) resume(s *session, id string) (*stream, int) {
 	return out, i + 1
 }
 
-func (d *delivery) keepOpen(out *stream, from int) {
+// held writes a long stream, and lets WaitListeners know of it.
+func (d *delivery) held(out *stream, from int, ids bool) {
 	out.attach(d)
+	d.up.state.changed()
+	defer d.up.state.changed()
 	defer out.detach(d)
-	d.events(out, from, !d.up.opts.NoEventIDs)
+	d.events(out, from, ids)
 }
 
 // legacyDelete ends a session.

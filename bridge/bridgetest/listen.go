@@ -57,9 +57,7 @@ func (d *delivery) listen(c *Call) {
 		case <-stop:
 		}
 	})
-	l.out.attach(d)
-	defer l.out.detach(d)
-	d.events(l.out, 0, false)
+	d.held(l.out, 0, false)
 }
 
 func (s *state) listening(l *listen, on bool) {

@@ -1,8 +1,10 @@
 package bridgetest
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,7 +22,8 @@ type state struct {
 	exports  map[string]export
 	once     map[string]string // idempotency key -> answer
 	streams  int
-	refusal  int // status for an unknown session
+	refusal  int           // status for an unknown session
+	readers  chan struct{} // closed and replaced when a long stream gets or loses its reader
 }
 
 // An export is a long piece of work that a status tool can ask about.
@@ -40,6 +43,7 @@ func (s *state) init(o *Options) {
 	s.exports = map[string]export{}
 	s.once = map[string]string{}
 	s.refusal = http.StatusNotFound
+	s.readers = make(chan struct{})
 }
 
 // normal returns the tools with what they left out.
@@ -176,4 +180,33 @@ func (s *stream) read() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reader != nil
+}
+
+// WaitListeners waits until at least n streams (as by Listeners) have a client.
+func (u *Upstream) WaitListeners(ctx context.Context, n int) error {
+	for {
+		changed := u.state.change()
+		if u.Listeners() >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d listeners: %w", n, context.Cause(ctx))
+		}
+	}
+}
+
+// change returns a channel that is closed when a stream gets or loses a reader.
+func (s *state) change() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.readers
+}
+
+func (s *state) changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.readers)
+	s.readers = make(chan struct{})
 }
