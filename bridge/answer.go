@@ -1,0 +1,165 @@
+package bridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// This file turns the last reply of an exchange into the line that the host
+// gets: upstream's own words where there are any, else words of ours.
+
+// answerTo is the answer to the host for the last reply r.
+func (x *exchange) answerTo(r *reply) [][]byte {
+	if m := x.theirWords(r); m != nil {
+		hints := cacheHints{scope: "private"}
+		parts := x.pair.reply(x.method, m, x.id, hints)
+		if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
+			return x.tooLarge(&r.verdict, size)
+		}
+		return parts
+	}
+	if empty := x.emptyForUnknownList(&r.verdict); empty != nil {
+		return empty
+	}
+	if x.method == "tools/call" {
+		return x.toolText(x.explain(r), &r.verdict)
+	}
+	return [][]byte{rpcErrorLine(x.id, x.code(&r.verdict), x.explain(r).String(), x.errorData(&r.verdict))}
+}
+
+// theirWords is upstream's response if the host is to have it: results, and
+// JSON-RPC errors of a 2xx or 4xx. A 5xx says too little about a tools/call.
+func (x *exchange) theirWords(r *reply) *jsonrpc.Message {
+	v := &r.verdict
+	if r.connecting != "" || v.Status == 401 || x.stepUp(r) {
+		return nil
+	}
+	switch v.Outcome {
+	case classify.ToolSuccess, classify.ToolError, classify.Result, classify.TaskCreated, classify.JSONRPCError:
+	case classify.InputRequired:
+		if x.pair.host != x.pair.upstream {
+			return nil
+		}
+	case classify.HTTPError:
+		if v.RPCError == nil || v.Status >= 500 && x.method == "tools/call" || v.Status/100 == 3 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if v.Outcome == classify.JSONRPCError && v.RPCError.Code == codeMethodNotFound && emptyFor(x.method) {
+		return nil
+	}
+	if v.Reply.Kind == jsonrpc.Response {
+		return &v.Reply
+	}
+	m, err := jsonrpc.Read(r.capture.Body)
+	if err != nil || m.Kind != jsonrpc.Response {
+		return nil
+	}
+	return &m
+}
+
+// stepUp reports whether a 403 asks for more scope (RFC 6750, section 3.1).
+func (x *exchange) stepUp(r *reply) bool {
+	return r.verdict.Status == 403 && strings.Contains(r.challenge, "insufficient_scope")
+}
+
+func length(parts [][]byte) (n int64) {
+	for _, p := range parts {
+		n += int64(len(p))
+	}
+	return n
+}
+
+// emptyFor names the lists that are answered empty where upstream has none.
+func emptyFor(method string) bool {
+	switch method {
+	case "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	}
+	return false
+}
+
+func (x *exchange) emptyForUnknownList(v *classify.Verdict) [][]byte {
+	if !emptyFor(x.method) || v.RPCError == nil || v.RPCError.Code != codeMethodNotFound || v.Status >= 500 {
+		return nil
+	}
+	result := emptyResult(x.method)
+	if x.profile.era == modernEra {
+		result = jsonrpc.With(result, "resultType", []byte(`"complete"`))
+		result = jsonrpc.With(result, "ttlMs", []byte("0"))
+		result = jsonrpc.With(result, "cacheScope", []byte(`"private"`))
+	}
+	return resultLine(x.id, result)
+}
+
+// toolText is a tool result of ours, marked as an error and with the verdict.
+func (x *exchange) toolText(n note, v *classify.Verdict) [][]byte {
+	result := concat(`{"content":[`, textBlock(n.String()), `],"isError":true,"_meta":{"`, metaVerdict, `":`, x.verdictJSON(v), `}`)
+	if x.profile.era == modernEra {
+		result = append(result, `,"resultType":"complete"`...)
+	}
+	return resultLine(x.id, append(result, '}'))
+}
+
+// verdictJSON is the object of `classify --json` with what the exchange adds.
+func (x *exchange) verdictJSON(v *classify.Verdict) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		b = []byte("{}")
+	}
+	deliveries, origin, by := x.evidence.counts()
+	b = jsonrpc.With(b, "tool", quote(x.toolName))
+	b = jsonrpc.With(b, "deliveries", strconv.AppendInt(nil, int64(deliveries), 10))
+	b = jsonrpc.With(b, "retryOrigin", quote(origin))
+	return jsonrpc.With(b, "endedBy", quote(by))
+}
+
+func (x *exchange) errorData(v *classify.Verdict) []byte {
+	return concat(`{"source":"mcpbridge","verdict":`, x.verdictJSON(v), `}`)
+}
+
+// code is the JSON-RPC code of an error that the bridge originates.
+func (x *exchange) code(v *classify.Verdict) int {
+	switch {
+	case v.Status == 401 || v.Status == 403 && v.RPCError == nil:
+		return codeSignIn
+	case v.Outcome == classify.TimedOut:
+		return codeTimedOut
+	case v.Outcome == classify.Unreachable:
+		return codeUnreachable
+	case v.Outcome == classify.MalformedJSON || v.Outcome == classify.InvalidEnvelope || v.Outcome == classify.InvalidToolResult:
+		return codeInvalidReply
+	case v.Outcome == classify.HTTPError && v.Status < 500 && v.Status != 408 && v.Status != 429:
+		return codeInvalidReply
+	case x.class == retry.Write && v.Effect != classify.None:
+		return codeUnknown
+	}
+	return codeUnreachable
+}
+
+// tooLarge answers for a result that the host's line limit does not let
+// through.
+func (x *exchange) tooLarge(v *classify.Verdict, size int64) [][]byte {
+	n := note{
+		head: "NO ANSWER",
+		what: fmt.Sprintf("server %s answered%s, but its reply of %d bytes is longer than this host can read (--host-line-limit %d)",
+			x.bridge.cfg.Server, x.after(), size, x.bridge.cfg.HostLineLimit),
+		known: "the call was executed",
+		next:  "ask for less (a filter, a page, a smaller range), or raise --host-line-limit if the host allows longer lines",
+	}
+	if x.class != retry.Read {
+		n.not = "do not call again to see the result: it may act twice"
+	}
+	if x.method == "tools/call" {
+		return x.toolText(n, v)
+	}
+	return [][]byte{rpcErrorLine(x.id, codeInvalidReply, n.String(), x.errorData(v))}
+}

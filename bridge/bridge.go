@@ -1,0 +1,353 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/stdio"
+	"github.com/mcpbridge/mcpbridge/bridge/wire"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// A Bridge carries MCP messages between one host on stdio and one upstream.
+type Bridge struct {
+	cfg      Config
+	rules    retry.Rules
+	policy   retry.Policy
+	budget   *retry.Budget
+	counters *retry.Counters
+	patience *patience
+	offers   *offers
+	listens  *listens
+	link     *link // nil while the configuration is broken
+	host     *host
+
+	life    context.Context // ends when the bridge leaves
+	end     context.CancelCauseFunc
+	work    sync.WaitGroup
+	dropped atomic.Int64 // notifications that fit nobody
+
+	mu     sync.Mutex
+	active map[int64]*exchange // by the id that upstream knows
+}
+
+// New makes a Bridge. It starts nothing and touches no network. Its errors say
+// what in the configuration cannot work, and how to mend it.
+func New(cfg Config) (*Bridge, error) {
+	cfg = cfg.withDefaults()
+	b := &Bridge{
+		cfg:      cfg,
+		rules:    retry.Rules{Overrides: cfg.Classes, DistrustAnnotations: cfg.DistrustAnnotation},
+		policy:   retry.Defaults(),
+		budget:   &retry.Budget{},
+		counters: &retry.Counters{},
+		patience: newPatience(cfg.StateDir),
+		active:   map[int64]*exchange{},
+	}
+	b.policy.Retries = cfg.Retries
+	b.life, b.end = context.WithCancelCause(context.Background())
+	b.offers = newOffers(b)
+	b.listens = newListens(b)
+	if cfg.Broken != nil {
+		return b, nil
+	}
+	if cfg.URL == nil {
+		return nil, errors.New("no URL to bridge to")
+	}
+	if cfg.Transport == TransportSSE {
+		return nil, errors.New("--transport sse: servers that speak only HTTP+SSE (2024-11-05) are not supported yet; use --transport http")
+	}
+	e, err := newEndpoint(&b.cfg)
+	if err != nil {
+		return nil, err
+	}
+	b.link = &link{cfg: &b.cfg, endpoint: e, life: b.life, feed: b, eras: newEraCache(cfg.StateDir, cfg.URL.String())}
+	return b, nil
+}
+
+// How long leaving may take.
+const (
+	goodbye     = 250 * time.Millisecond // for DELETE of sessions, after the end of input
+	quickEnd    = 100 * time.Millisecond // the same, after a signal
+	drainSlack  = 300 * time.Millisecond // beyond --drain, to write what is answered
+	parentCheck = time.Second
+	lineSilence = 5 * time.Second // no line for so long, and another parent: the host is gone
+)
+
+// Run serves the host until it is gone: its end of stdin, a failed write to
+// stdout, a signal (the end of ctx), or its process that vanished. It returns
+// an error only where stdin or stdout could not be used at all.
+func (b *Bridge) Run(ctx context.Context, stdin io.Reader, stdout *os.File) error {
+	out := stdio.NewWriter(stdout, stdio.WriterOptions{})
+	b.host = newHost(b, out)
+	writing, stopWriting := context.WithCancel(context.Background())
+	b.work.Go(func() { out.Run(writing) })
+	if b.link != nil {
+		b.work.Go(func() { b.listens.run(b.life) })
+		b.work.Go(func() { (&wire.SleepWatch{}).Run(b.life, b.woke) })
+	}
+	lines := newLineWatch()
+	eof := make(chan error, 1)
+	go func() { eof <- b.readHost(stdin, lines) }() // parked on stdin: Run does not wait for it
+
+	left := b.untilHostIsGone(ctx, eof, out, lines)
+	b.leave(left, out)
+	stopWriting()
+	b.work.Wait()
+	return nil
+}
+
+// lineWatch knows when the last line came.
+type lineWatch struct{ last atomic.Int64 }
+
+func newLineWatch() *lineWatch {
+	w := &lineWatch{}
+	w.came()
+	return w
+}
+
+func (w *lineWatch) came()                 { w.last.Store(time.Now().UnixNano()) }
+func (w *lineWatch) silent() time.Duration { return time.Since(time.Unix(0, w.last.Load())) }
+
+// readHost hands every line to the host until stdin ends.
+func (b *Bridge) readHost(stdin io.Reader, lines *lineWatch) error {
+	r := stdio.NewReader(stdin, int(b.cfg.MaxMessage))
+	for {
+		line, err := r.Next()
+		lines.came()
+		var tooLong *stdio.LineTooLongError
+		switch {
+		case errors.As(err, &tooLong):
+			b.host.tooLong(tooLong)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		default:
+			b.host.accept(line)
+		}
+	}
+}
+
+// untilHostIsGone waits for the end of the host and says how it left.
+func (b *Bridge) untilHostIsGone(ctx context.Context, eof <-chan error, out *stdio.Writer, lines *lineWatch) *ending {
+	parent := stdio.CurrentParent()
+	tick := time.NewTicker(parentCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-eof:
+			if err != nil {
+				return hostGone("stdin could not be read: " + err.Error())
+			}
+			return b.drained(ctx, out)
+		case <-out.Done():
+			return hostGone("stdout could not be written")
+		case <-ctx.Done():
+			return hostGone("a signal asked to leave")
+		case <-tick.C:
+			if parent.Gone() && lines.silent() > lineSilence {
+				return hostGone("the host's process is gone")
+			}
+		}
+	}
+}
+
+// drained lets what is about to end be answered after the end of stdin.
+func (b *Bridge) drained(ctx context.Context, out *stdio.Writer) *ending {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Drain)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !b.host.idle() {
+		select {
+		case <-tick.C:
+		case <-out.Done():
+			return hostGone("stdout could not be written")
+		case <-ctx.Done():
+			return hostGone("the host closed stdin")
+		}
+	}
+	flush, stop := context.WithTimeout(context.WithoutCancel(ctx), drainSlack)
+	defer stop()
+	out.Flush(flush)
+	return hostGone("the host closed stdin")
+}
+
+// leave ends everything in bounded time.
+func (b *Bridge) leave(how *ending, out *stdio.Writer) {
+	b.host.leave(how)
+	limit := goodbye
+	if how.why == "a signal asked to leave" {
+		limit = quickEnd
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	flushed := make(chan struct{})
+	b.work.Go(func() { defer close(flushed); out.Flush(ctx) })
+	b.end(how)
+	if b.link != nil {
+		b.link.close(ctx)
+	}
+	b.offers.close()
+	b.host.work.Wait()
+	<-flushed
+}
+
+// woke is called after the machine slept: connections are dead, though nobody
+// has said so yet.
+func (b *Bridge) woke() {
+	b.link.endpoint.wire.DropIdle()
+}
+
+// track and untrack let messages that name our id find the exchange.
+func (b *Bridge) track(x *exchange, id int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active[id] = x
+}
+
+func (b *Bridge) untrack(id int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.active, id)
+}
+
+// forwardNotification sends a notification of the host upstream, between peers
+// of the same era only.
+func (b *Bridge) forwardNotification(p *profile, m *jsonrpc.Message) {
+	if b.link == nil {
+		return
+	}
+	up := b.link.known()
+	if up == nil || up.era() != p.era {
+		b.dropped.Add(1)
+		return
+	}
+	b.host.work.Go(func() {
+		ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
+		defer cancel()
+		if err := up.notify(ctx, p, m); err != nil {
+			b.cfg.Log.Warn("a notification of the host was not taken", "error", err)
+		}
+	})
+}
+
+// The bridge as a feed: what the upstream says outside the answer to a request.
+
+// notification takes a notice of the server.
+func (b *Bridge) notification(m *jsonrpc.Message) {
+	switch m.Method {
+	case "notifications/tools/list_changed":
+		b.offers.changedUpstream() // the host is told when the new list is here
+	case "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		b.announce(m.Method, nil)
+	case "notifications/resources/updated":
+		b.announce(m.Method, m)
+	case "notifications/progress":
+		if id, ok := jsonrpc.Integer(m.Field(jsonrpc.ProgressToken)); ok {
+			if x := b.exchangeOf(id); x != nil {
+				x.passProgress(m)
+			}
+		}
+	case "notifications/cancelled":
+		// A server's cancel of its own question; questions end by themselves.
+	default:
+		if up := b.link.known(); up != nil && up.era() == legacyEra {
+			b.host.tell(bytes.Clone(m.Raw))
+			return
+		}
+		b.dropped.Add(1)
+	}
+}
+
+func (b *Bridge) exchangeOf(id int64) *exchange {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.active[id]
+}
+
+// request takes a question of the server on its GET stream: a legacy host may
+// be asked there, as its era allows.
+func (b *Bridge) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
+	if respond == nil {
+		return
+	}
+	b.host.mu.Lock()
+	p := b.host.handshake
+	b.host.mu.Unlock()
+	if p == nil {
+		p = &profile{era: modernEra}
+	}
+	b.answerQuestion(b.life, nil, p, m, respond, true)
+}
+
+// connected is told about each new connection.
+func (b *Bridge) connected(p *profile, h handshake, again bool) {
+	b.offers.connected(p, h, again)
+	b.listens.changed()
+}
+
+// gap says that notices may have been lost: whoever listens looks again.
+func (b *Bridge) gap(*profile) {
+	b.offers.changedUpstream()
+	for _, method := range []string{"notifications/prompts/list_changed", "notifications/resources/list_changed"} {
+		b.announce(method, nil)
+	}
+	for _, uri := range b.listens.subscribed() {
+		b.announceURI(uri)
+	}
+}
+
+// announce tells the host of a change: a legacy host bare, if its server
+// declared that it says so, a modern one on the listens that asked for it.
+func (b *Bridge) announce(method string, m *jsonrpc.Message) {
+	uri := ""
+	if m != nil {
+		uri, _ = jsonrpc.String(m.Field(jsonrpc.URI))
+	}
+	if m != nil && uri != "" {
+		b.announceURI(uri)
+		return
+	}
+	if b.toldTo(method) {
+		b.host.tell(concat(`{"jsonrpc":"2.0","method":`, quote(method), `}`))
+	}
+	b.listens.publish(method, "")
+}
+
+func (b *Bridge) announceURI(uri string) {
+	const method = "notifications/resources/updated"
+	b.host.tell(concat(`{"jsonrpc":"2.0","method":"`, method, `","params":{"uri":`, quote(uri), `}}`))
+	b.listens.publish(method, uri)
+}
+
+// toldTo reports whether a legacy host was told that such a notice may come.
+func (b *Bridge) toldTo(method string) bool {
+	capability := "resources"
+	switch method {
+	case "notifications/tools/list_changed":
+		return true // the bridge declares it always
+	case "notifications/prompts/list_changed":
+		capability = "prompts"
+	}
+	b.host.mu.Lock()
+	p := b.host.handshake
+	b.host.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	h := b.offers.knownHandshake(p)
+	if h == nil {
+		return false
+	}
+	c := jsonrpc.Get(h.Capabilities, capability)
+	return len(c) > 0 && c[0] == '{' && truthy(jsonrpc.Get(c, "listChanged"))
+}

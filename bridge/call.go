@@ -1,0 +1,95 @@
+package bridge
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// This file prepares a tools/call: which tool it is, what may be done about
+// it, and how long it may take.
+
+// prepareCall looks the tool up. A tool that no catalogue knows yet is judged
+// by its name alone.
+func (x *exchange) prepareCall() {
+	x.evidence.begin(x)
+	if x.method != "tools/call" {
+		return
+	}
+	x.toolName, _ = jsonrpc.String(x.msg.Field(jsonrpc.Name))
+	x.tool = x.bridge.offers.tool(x.profile, x.toolName)
+	if x.tool == nil {
+		x.class = x.bridge.rules.Tool(x.toolName, retry.Hints{}, false)
+		return
+	}
+	x.class = x.tool.class
+	if x.tool.name != x.toolName {
+		x.rename(x.tool.name)
+	}
+}
+
+// rename puts upstream's own name of the tool into the request.
+func (x *exchange) rename(name string) {
+	raw := jsonrpc.AppendEdited(nil, x.msg.Raw, jsonrpc.Edit{Span: x.msg.FieldSpan(jsonrpc.Name), New: quote(name)})
+	if m, err := jsonrpc.Read(raw); err == nil {
+		x.msg = &m
+		x.id = m.Bytes(m.ID)
+	}
+}
+
+// refusedByConfig says why configuration does not let this call out.
+func (x *exchange) refusedByConfig() string {
+	if x.method != "tools/call" || !x.bridge.offers.box.hidden(x.toolName) {
+		return ""
+	}
+	return fmt.Sprintf("the tool %q is taken out by --ignore-tool or --only-tool", x.toolName)
+}
+
+// startClock starts the limits of the exchange: the answer deadline for all,
+// the job limit for calls, whose delivery may outlive the answer.
+func (x *exchange) startClock() {
+	answer := x.bridge.answerWithin(x.host.clientName(), x.toolName)
+	giveUp := answer
+	if x.method == "tools/call" {
+		giveUp = x.bridge.cfg.JobTimeout
+	}
+	answer = min(answer, giveUp)
+	if unlimited(x.method) {
+		answer, giveUp = x.bridge.cfg.JobTimeout, x.bridge.cfg.JobTimeout
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.clock = newClock(time.Now(), answer, giveUp, x.answerDeadline,
+		func() { x.cancel(limitReached("--job-timeout")) })
+}
+
+// unlimited names the requests that wait by design.
+func unlimited(method string) bool {
+	return method == "subscriptions/listen" || method == "tasks/result"
+}
+
+// answerWithin is until when a host has its answer.
+func (b *Bridge) answerWithin(client, tool string) time.Duration {
+	if t := b.toolConfig(tool); t.AnswerWithin > 0 {
+		return t.AnswerWithin
+	}
+	if b.cfg.AnswerWithin > 0 {
+		return b.cfg.AnswerWithin
+	}
+	return b.patience.answerWithin(client)
+}
+
+// toolConfig is what config.toml says of a tool; the first match wins.
+func (b *Bridge) toolConfig(tool string) ToolConfig {
+	if tool == "" {
+		return ToolConfig{}
+	}
+	for _, t := range b.cfg.Tools {
+		if retry.MatchGlob(t.Glob, tool) {
+			return t
+		}
+	}
+	return ToolConfig{}
+}

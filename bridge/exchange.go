@@ -1,0 +1,379 @@
+package bridge
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// An exchange is one request of the host and every delivery made for it.
+type exchange struct {
+	host    *host
+	bridge  *Bridge
+	msg     *jsonrpc.Message
+	id      []byte // the host's, as it wrote it
+	key     string // the id as a comparable value
+	batch   *batch // the array it came in, or nil
+	method  string
+	profile *profile
+	began   time.Time
+
+	tool      *tool  // of a tools/call, if it is known
+	toolName  string // as the host wrote it
+	class     retry.Class
+	hostToken []byte // progressToken of the host, nil for none
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu         sync.Mutex
+	closed     bool // nothing more is sent for this id
+	abandoned  bool // answered, but the delivery goes on
+	clock      *clock
+	pair       pair
+	upstreamID int64
+	progress   progressMark
+	level      string // logLevel of a modern host's request
+
+	evidence evidence // what the record will say
+}
+
+// newExchange makes the exchange of request m.
+func newExchange(h *host, m *jsonrpc.Message, b *batch) *exchange {
+	x := &exchange{host: h, bridge: h.bridge, msg: m, id: m.Bytes(m.ID), batch: b, method: m.Method, began: time.Now()}
+	x.key = jsonrpc.IDKey(x.id)
+	x.ctx, x.cancel = context.WithCancelCause(h.bridge.life)
+	if meta := m.Field(jsonrpc.Meta); len(meta) > 0 && meta[0] == '{' {
+		x.hostToken = jsonrpc.Get(meta, metaProgressToken)
+	}
+	x.class = retry.Method(m.Method)
+	return x
+}
+
+// readEra decides how the host speaks in this request, or why it cannot be
+// served: 2026-07-28, basic, "_meta" and versioning.
+func (x *exchange) readEra() (code int, why string, data []byte) {
+	if x.method == "initialize" {
+		return 0, "", nil // its profile is in its params
+	}
+	x.profile = x.host.profileOf(x.msg)
+	if x.profile.era == legacyEra {
+		if x.method == "server/discover" {
+			x.profile = x.discoverProfile()
+		}
+		return 0, "", nil
+	}
+	meta := x.msg.Field(jsonrpc.Meta)
+	if !isModern(x.profile.version) {
+		data := concat(`{"supported":`, supportedVersionsJSON(), `,"requested":`, quote(x.profile.version), `}`)
+		return codeBadVersion, "unsupported protocol version " + strconv.Quote(x.profile.version), data
+	}
+	if c := jsonrpc.Get(meta, metaCapabilities); len(c) == 0 {
+		return codeInvalidParams, "params._meta names a protocol version but not " + metaCapabilities, nil
+	}
+	if level := jsonrpc.Get(meta, metaLogLevel); len(level) > 0 {
+		name, _ := jsonrpc.String(level)
+		if _, ok := levelRank(name); !ok {
+			return codeInvalidParams, metaLogLevel + " is no logging level", nil
+		}
+		x.level = name
+	}
+	return 0, "", nil
+}
+
+// discoverProfile serves a server/discover without metadata as a modern one.
+func (x *exchange) discoverProfile() *profile {
+	p := legacyProfile(rev2026_07_28, nil, nil)
+	p.era = modernEra
+	p.key = shortHash(modernEra.String(), string(p.capabilities))
+	return p
+}
+
+// run answers the request, here or from upstream.
+func (x *exchange) run() {
+	if x.answerLocally() {
+		return
+	}
+	x.forward()
+}
+
+// forward delivers the request until retry.Decide says stop. It is the only
+// place where anything is sent again.
+func (x *exchange) forward() {
+	x.prepareCall()
+	if why := x.refusedByConfig(); why != "" {
+		x.answerText(x.notOffered(why))
+		return
+	}
+	x.startClock()
+	defer x.clock.stop()
+	b := x.bridge
+	b.counters.First(x.counterName())
+	b.budget.First(time.Now())
+	s := retry.Situation{Class: x.class, Method: x.method}
+	waits := b.policy.Waits()
+	for {
+		up, d, r := x.deliver()
+		again := x.decide(&s, up, d, &r, waits)
+		if again == nil || !pauseFor(x.ctx, again.Wait) {
+			x.conclude(up, d, r)
+			return
+		}
+		r.done()
+		x.comply(up, d, again.Action, &s)
+		x.evidence.retried(decisionOrigin)
+		b.counters.Retry(x.counterName())
+	}
+}
+
+// decide says what follows the reply *r: the decision to deliver again, or nil
+// for the end. A broken stream that can be resumed is, and *r is replaced.
+func (x *exchange) decide(s *retry.Situation, up upstream, d *delivery, r **reply, waits func() time.Duration) *retry.Decision {
+	b := x.bridge
+	for {
+		s.Verdict, s.Remaining, s.Challenge = (*r).verdict, x.clock.remaining(), (*r).challenge
+		s.Resumable = (*r).lastEvent != "" && d != nil && d.session != nil
+		decision := retry.Decide(b.policy, *s, b.budget, time.Now(), waits)
+		x.evidence.decided(decision.Why)
+		if decision.RenewSession && d != nil {
+			up.renew(d)
+		}
+		switch {
+		case x.ctx.Err() != nil || (*r).tooLarge:
+			return nil
+		case decision.Action == retry.Resume:
+			*r = x.resume(up, d, *r)
+		case x.isAbandoned():
+			return nil
+		case decision.Action == retry.Again || decision.Action == retry.RenewSession ||
+			decision.Action == retry.RefreshSchema || decision.Action == retry.PickVersion:
+			return &decision
+		default:
+			return nil
+		}
+	}
+}
+
+// deliver makes one delivery and judges what came back.
+func (x *exchange) deliver() (upstream, *delivery, *reply) {
+	up, failed := x.bridge.link.ready(x.ctx, x.profile)
+	if failed != nil {
+		r := *failed // shared by all that waited for it
+		r.finish = nil
+		x.evidence.noConnection(&r)
+		return up, nil, &r
+	}
+	d := x.delivery(up)
+	x.bridge.track(x, d.id)
+	r := up.deliver(x.ctx, d, x)
+	x.bridge.untrack(d.id)
+	r.judge()
+	x.evidence.delivered(r)
+	return up, d, r
+}
+
+// delivery describes the next delivery, with an id of its own.
+func (x *exchange) delivery(up upstream) *delivery {
+	d := &delivery{
+		msg: x.msg, method: x.method, name: deliveryName(x.msg), tool: x.tool,
+		id: x.bridge.link.newID(), write: isWrite(x.class), profile: x.profile,
+		giveUp: x.clock.giveUp(), trace: x.evidence.trace,
+		token: x.method == "tools/call" || len(x.hostToken) > 0,
+	}
+	if x.profile.era == legacyEra {
+		d.level = x.host.wantedLevel()
+	}
+	x.mu.Lock()
+	x.upstreamID = d.id
+	x.pair = pair{x.profile.era, up.era(), x.profile.version, up.version(x.profile)}
+	x.mu.Unlock()
+	return d
+}
+
+// resume goes on with a broken answer of a legacy session.
+func (x *exchange) resume(up upstream, d *delivery, r *reply) *reply {
+	x.bridge.track(x, d.id)
+	defer x.bridge.untrack(d.id)
+	again := up.resume(x.ctx, d, r, x)
+	if again != r {
+		r.done()
+	}
+	again.judge()
+	x.evidence.resumed(again)
+	return again
+}
+
+// comply does what a decision asks for before the next delivery.
+func (x *exchange) comply(up upstream, d *delivery, action retry.Action, s *retry.Situation) {
+	switch action {
+	case retry.Again:
+		s.Retries++
+	case retry.RenewSession:
+		s.SessionRemade = true
+		up.renew(d)
+	case retry.RefreshSchema:
+		s.SchemaRefreshed = true
+		x.bridge.offers.fetch(x.ctx, up, x.profile)
+		x.tool = x.bridge.offers.tool(x.profile, x.toolName)
+	case retry.PickVersion:
+		s.VersionPicked = true
+		x.bridge.link.forget(up)
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// conclude answers the host, or writes the second record if it was answered
+// before the delivery ended.
+func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
+	defer r.done()
+	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut {
+		up.cancel(d, r.capture.Detail)
+	}
+	x.mu.Lock()
+	told := x.closed
+	x.mu.Unlock()
+	x.evidence.ended(r)
+	if told {
+		x.bridge.record(x, &r.verdict, "settled")
+		return
+	}
+	x.tell(x.answerTo(r), &r.verdict)
+}
+
+// tell writes the one answer to the host and the record of it. Whoever closes
+// the exchange first does it.
+func (x *exchange) tell(parts [][]byte, v *classify.Verdict) {
+	if !x.close() {
+		return
+	}
+	x.write(parts)
+	x.bridge.record(x, v, "exchange")
+}
+
+// close claims the right to answer. After it nothing is sent for this id.
+func (x *exchange) close() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.closed = true
+	return true
+}
+
+func (x *exchange) write(parts [][]byte) {
+	if x.batch != nil {
+		x.batch.add(parts...)
+		return
+	}
+	if err := x.host.out.Answer(x.bridge.life, "", parts...); err != nil {
+		x.bridge.cfg.Log.Debug("answer was not written", "error", err)
+	}
+}
+
+// reject answers a request that never got into flight.
+func (x *exchange) reject(code int, why string, data []byte) {
+	defer x.cancel(nil)
+	if x.close() {
+		x.write([][]byte{rpcErrorLine(x.id, code, why, data)})
+	}
+}
+
+// answerText ends the exchange with an answer of our own that no delivery
+// stands behind.
+func (x *exchange) answerText(parts [][]byte) {
+	if x.close() {
+		x.write(parts)
+	}
+}
+
+// cancelledByHost takes notifications/cancelled: nothing more is sent for this
+// id. Hosts send the same notice on a timer of theirs, so a call that may have
+// an effect goes on unless --on-cancel forward says otherwise.
+func (x *exchange) cancelledByHost(reason string) {
+	if !x.close() {
+		return
+	}
+	if x.batch != nil {
+		x.batch.less()
+	}
+	x.host.free(x)
+	x.bridge.patience.hostLeft(x.host.clientName(), time.Since(x.began), x.method)
+	x.evidence.cancelled(reason)
+	if x.goesOn() {
+		x.mu.Lock()
+		x.abandoned = true
+		x.mu.Unlock()
+		x.bridge.record(x, nil, "exchange")
+		return
+	}
+	x.cancel(hostCancelled())
+}
+
+// goesOn reports whether a cancelled call keeps its delivery.
+func (x *exchange) goesOn() bool {
+	choice := x.bridge.toolConfig(x.toolName).OnCancel
+	if choice == "" {
+		choice = x.bridge.cfg.OnCancel
+	}
+	return x.method == "tools/call" && (x.class == retry.Write || x.class == retry.Idempotent) && choice == CancelAuto
+}
+
+func (x *exchange) isAbandoned() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.abandoned
+}
+
+// answerDeadline is called when --answer-within has passed.
+func (x *exchange) answerDeadline() {
+	x.mu.Lock()
+	sent := x.upstreamID != 0
+	x.mu.Unlock()
+	mayHaveEffect := x.class != retry.Read && sent
+	if x.method != "tools/call" || !mayHaveEffect {
+		x.cancel(limitReached("--answer-within"))
+		return
+	}
+	// The delivery is still open: that is no failure, and the truth about a
+	// call with an effect is that its outcome is unknown so far.
+	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return
+	}
+	x.closed, x.abandoned = true, true
+	x.mu.Unlock()
+	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.TimedOut, Effect: classify.Possible,
+		Why: "no answer within --answer-within; the delivery is still open"}
+	x.host.free(x)
+	x.evidence.deadline()
+	x.write(x.openPastDeadline(v))
+	x.bridge.record(x, v, "exchange")
+}
+
+// counterName groups the counters: by tool, other methods by their name.
+func (x *exchange) counterName() string {
+	if x.toolName != "" {
+		return x.toolName
+	}
+	return x.method
+}

@@ -1,0 +1,144 @@
+package bridge
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/wire"
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
+
+// Limits of reopening a legacy session's GET stream. The pauses 1, 2, 4 ... s
+// make at most six requests in the first minute.
+const (
+	firstPause = time.Second
+	maxPause   = 2 * time.Minute
+)
+
+// listen keeps the optional GET stream of s open: 2025-11-25, transports,
+// "Listening for Messages from the Server". It returns at once where nothing
+// could come over it, when the server has none, and when the session ends.
+func (u *legacy) listen(s *session) {
+	if !mayNotify(s) {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(u.life, noIdleLimit{}, true))
+	u.mu.Lock()
+	s.cancel = cancel
+	closed := u.closed || u.sessions[s.profile.key] != s
+	u.mu.Unlock()
+	defer cancel()
+	if closed {
+		return
+	}
+	var last string
+	pause := firstPause
+	for again := false; ctx.Err() == nil; again = true {
+		r := u.get(ctx, s, last, &sessionSink{u.feed, u, s})
+		r.done()
+		if r.capture.Status != 0 && (r.capture.Status/100 != 2 || !r.isStream()) && !transientStatus(r.capture.Status) {
+			return // no such stream here: 405, a page, a list of links
+		}
+		if r.capture.Events > 0 {
+			pause = firstPause // only a stream that carried something counts as healthy
+		}
+		if r.lastEvent != "" {
+			last = r.lastEvent
+		}
+		if r.capture.Status/100 == 2 && again {
+			u.feed.gap(s.profile)
+		}
+		if !wait(ctx, max(pause, r.pause)) {
+			return
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// mayNotify reports whether the server could have anything to say by itself.
+func mayNotify(s *session) bool {
+	if s.id != "" || len(jsonrpc.Get(s.handshake.Capabilities, "logging")) > 0 {
+		return true
+	}
+	for _, name := range []string{"tools", "prompts", "resources"} {
+		c := jsonrpc.Get(s.handshake.Capabilities, name)
+		if len(c) > 0 && c[0] == '{' && (truthy(jsonrpc.Get(c, "listChanged")) || truthy(jsonrpc.Get(c, "subscribe"))) {
+			return true
+		}
+	}
+	return false
+}
+
+// truthy reads a capability leniently: true and any object declare it.
+func truthy(value []byte) bool {
+	return len(value) > 0 && string(value) != "false" && string(value) != "null"
+}
+
+func transientStatus(status int) bool {
+	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
+}
+
+// get opens a stream by GET, from the event after last if that is not empty.
+func (u *legacy) get(ctx context.Context, s *session, last string, out sink) *reply {
+	h := s.headers(acceptSSE)
+	delete(h, hdrContentType)
+	if last != "" {
+		h[hdrLastEvent] = []string{last}
+	}
+	return u.endpoint.send(ctx, &wire.Request{Method: http.MethodGet, Header: h}, classify.Expectation{Protocol: s.handshake.Version}, out)
+}
+
+// resume goes on with the answer to d by GET and Last-Event-ID: 2025-11-25,
+// transports, "Resumability and Redelivery". It ends with the terminal reply,
+// when the server refuses, or with the context.
+func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sink) *reply {
+	last, pause := broken.lastEvent, broken.pause
+	idle := firstPause / 2
+	for {
+		if !wait(ctx, max(pause, idle)) {
+			broken.interrupted(ctx)
+			return broken
+		}
+		h := d.session.headers(acceptSSE)
+		delete(h, hdrContentType)
+		h[hdrLastEvent] = []string{last}
+		r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodGet, Header: h}, broken.expect, &sessionSink{out, u, d.session})
+		// The request was sent by the first delivery, whatever became of this one.
+		r.capture.Sent = classify.MaybeSent
+		r.capture.Events += broken.capture.Events
+		status := r.capture.Status
+		switch {
+		case status/100 == 2 && r.isStream():
+			if n := len(r.capture.Replies); n > 0 && r.matches(&r.capture.Replies[n-1]) {
+				return r
+			}
+		case status != 0 && !transientStatus(status):
+			r.done()
+			broken.lastEvent = "" // refused: nothing left to resume
+			return broken
+		}
+		r.done()
+		idle = min(2*idle, maxPause/4)
+		if r.lastEvent != "" && r.lastEvent != last {
+			last, idle = r.lastEvent, firstPause/2
+		}
+		if r.pause > 0 {
+			pause = r.pause
+		}
+	}
+}
+
+// wait waits for about d, spread by up to a quarter, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d + rand.N(d/4+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

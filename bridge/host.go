@@ -1,0 +1,354 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcpbridge/mcpbridge/bridge/stdio"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
+
+// maxInFlight bounds the requests of the host that are open at once;
+// subscriptions are not counted.
+const maxInFlight = 1024
+
+// A host is the program on our stdin, in whichever dialect it speaks: the
+// dialect is decided for each message.
+type host struct {
+	bridge *Bridge
+	out    *stdio.Writer
+	log    *slog.Logger
+	work   sync.WaitGroup // exchanges and questions
+	nextQ  atomic.Int64
+
+	mu          sync.Mutex
+	inFlight    map[string]*exchange // by id, as a JSON value
+	counted     int                  // those that maxInFlight counts
+	questions   map[string]chan *jsonrpc.Message
+	handshake   *profile // of initialize; nil before
+	initialized bool     // notifications/initialized has come
+	level       string   // logging/setLevel, "" if never set
+	recent      *profile // of the last modern request
+	leaving     bool
+}
+
+func newHost(b *Bridge, out *stdio.Writer) *host {
+	return &host{bridge: b, out: out, log: b.cfg.Log, inFlight: map[string]*exchange{}, questions: map[string]chan *jsonrpc.Message{}}
+}
+
+// accept takes one line. It never waits for the upstream.
+func (h *host) accept(line []byte) {
+	if jsonrpc.IsBatch(line) {
+		h.acceptBatch(line)
+		return
+	}
+	h.acceptOne(line, nil)
+}
+
+func (h *host) acceptOne(line []byte, b *batch) {
+	m, err := jsonrpc.Read(line)
+	if err != nil {
+		h.refuse(&m, err, b)
+		return
+	}
+	switch m.Kind {
+	case jsonrpc.Response:
+		h.answered(&m)
+	case jsonrpc.Notification:
+		h.notified(&m)
+	case jsonrpc.Request:
+		h.requested(&m, b)
+	}
+}
+
+// acceptBatch splits an array where the host's revision has batches, or no
+// revision was chosen yet: only 2025-03-26 defines them.
+func (h *host) acceptBatch(line []byte) {
+	h.mu.Lock()
+	allowed := h.handshake == nil && h.recent == nil || h.handshake != nil && h.handshake.version == rev2025_03_26
+	h.mu.Unlock()
+	parts, err := jsonrpc.Split(line)
+	switch {
+	case err != nil:
+		h.write(rpcErrorLine(nil, codeParse, "this line is no valid JSON: "+err.Error(), nil))
+	case !allowed:
+		h.write(rpcErrorLine(nil, codeInvalidRequest, "batch arrays exist in MCP 2025-03-26 only: send each message on a line of its own", nil))
+	case len(parts) == 0:
+		h.write(rpcErrorLine(nil, codeInvalidRequest, "an empty batch holds no message", nil))
+	default:
+		b := newBatch(len(parts), h)
+		for _, part := range parts {
+			m, err := jsonrpc.Read(part)
+			if err == nil && m.Kind != jsonrpc.Request {
+				b.less()
+			}
+			h.acceptOne(part, b)
+		}
+	}
+}
+
+// refuse answers a line that is no message.
+func (h *host) refuse(m *jsonrpc.Message, err error, b *batch) {
+	code := codeParse
+	var wrong *jsonrpc.Error
+	if errors.As(err, &wrong) && wrong.Class == jsonrpc.Envelope {
+		code = codeInvalidRequest
+	}
+	line := rpcErrorLine(readableID(m), code, err.Error(), nil)
+	if b != nil {
+		b.add(line)
+		return
+	}
+	h.write(line)
+}
+
+// readableID is the id of a damaged message, if it is one that can be answered.
+func readableID(m *jsonrpc.Message) []byte {
+	id := m.Bytes(m.ID)
+	if len(id) == 0 {
+		return nil
+	}
+	if id[0] == '"' {
+		return id
+	}
+	if _, whole := jsonrpc.Integer(id); whole {
+		return id
+	}
+	return nil
+}
+
+// tooLong answers a line above --max-message, of which only the id was kept.
+func (h *host) tooLong(err *stdio.LineTooLongError) {
+	h.write(rpcErrorLine(err.ID, codeInvalidRequest,
+		fmt.Sprintf("this line is longer than %d bytes: raise --max-message, or send less at once", err.Limit), nil))
+}
+
+// write sends a line that answers nothing in flight.
+func (h *host) write(parts ...[]byte) {
+	if err := h.out.Answer(h.bridge.life, "", parts...); err != nil {
+		h.log.Debug("line to the host was not written", "error", err)
+	}
+}
+
+// answered routes the host's response to the question it answers.
+func (h *host) answered(m *jsonrpc.Message) {
+	key := jsonrpc.IDKey(m.Bytes(m.ID))
+	h.mu.Lock()
+	q := h.questions[key]
+	delete(h.questions, key)
+	h.mu.Unlock()
+	if q == nil {
+		h.log.Debug("response of the host to nothing that was asked", "id", string(m.Bytes(m.ID)))
+		return
+	}
+	q <- m
+}
+
+// notified takes a notification of the host.
+func (h *host) notified(m *jsonrpc.Message) {
+	switch m.Method {
+	case "notifications/initialized":
+		h.mu.Lock()
+		h.initialized = true
+		h.mu.Unlock()
+		h.bridge.offers.hostInitialized()
+	case "notifications/cancelled":
+		h.cancelled(m)
+	default:
+		h.bridge.forwardNotification(h.profileOf(m), m)
+	}
+}
+
+// cancelled ends the exchange that a cancel names. One for an id that is not
+// in flight, was answered or cancelled before is normal (opencode sends one
+// after every call) and ignored; initialize is never cancelled.
+func (h *host) cancelled(m *jsonrpc.Message) {
+	id := m.Field(jsonrpc.RequestID)
+	if len(id) == 0 {
+		return
+	}
+	h.mu.Lock()
+	x := h.inFlight[jsonrpc.IDKey(id)]
+	h.mu.Unlock()
+	if x != nil && x.method != "initialize" {
+		reason, _ := jsonrpc.String(m.Field(jsonrpc.Reason))
+		x.cancelledByHost(reason)
+	}
+}
+
+// requested starts the exchange of one request.
+func (h *host) requested(m *jsonrpc.Message, b *batch) {
+	id := m.Bytes(m.ID)
+	x := newExchange(h, m, b)
+	if code, why, data := x.readEra(); code != 0 {
+		x.reject(code, why, data)
+		return
+	}
+	counted := m.Method != "subscriptions/listen"
+	h.mu.Lock()
+	switch {
+	case h.inFlight[x.key] != nil:
+		h.mu.Unlock()
+		h.log.Warn("request dropped: its id is in flight already", "id", string(id), "method", m.Method)
+		if b != nil {
+			b.less()
+		}
+		return
+	case counted && h.counted >= maxInFlight:
+		h.mu.Unlock()
+		x.reject(codeOverloaded, fmt.Sprintf("%d requests are in flight already: wait for some of them to end", maxInFlight), nil)
+		return
+	case h.leaving:
+		h.mu.Unlock()
+		return
+	}
+	h.inFlight[x.key] = x
+	if counted {
+		h.counted++
+	}
+	h.work.Go(func() {
+		defer h.finished(x, counted)
+		x.run()
+	})
+	h.mu.Unlock()
+}
+
+func (h *host) finished(x *exchange, counted bool) {
+	x.cancel(nil)
+	h.mu.Lock()
+	if h.inFlight[x.key] == x {
+		delete(h.inFlight, x.key)
+	}
+	if counted {
+		h.counted--
+	}
+	h.mu.Unlock()
+}
+
+// free lets go of an id whose request was answered while its delivery goes on.
+func (h *host) free(x *exchange) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.inFlight[x.key] == x {
+		delete(h.inFlight, x.key)
+	}
+}
+
+// profileOf is the profile under which a message of the host is served.
+func (h *host) profileOf(m *jsonrpc.Message) *profile {
+	if p := modernProfile(m); p != nil {
+		return h.remember(p)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.handshake != nil {
+		return h.handshake
+	}
+	// A request of neither era is served as 2025-03-26.
+	return legacyProfile(rev2025_03_26, nil, nil)
+}
+
+// remember returns the profile seen before if p says the same, so that equal
+// requests share one.
+func (h *host) remember(p *profile) *profile {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.recent; r != nil && r.version == p.version && r.key == p.key && bytes.Equal(r.clientInfo, p.clientInfo) {
+		return r
+	}
+	h.recent = p
+	return p
+}
+
+// anyProfile is the profile of the host that spoke last, of whichever era.
+func (h *host) anyProfile() *profile {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.handshake != nil:
+		return h.handshake
+	case h.recent != nil:
+		return h.recent
+	}
+	return legacyProfile(rev2025_03_26, nil, nil)
+}
+
+// clientName is the host's own name, for logs and its known limits.
+func (h *host) clientName() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range []*profile{h.handshake, h.recent} {
+		if p != nil {
+			name, _ := jsonrpc.String(jsonrpc.Get(p.clientInfo, "name"))
+			return name
+		}
+	}
+	return ""
+}
+
+// Ask puts a question of the upstream to a legacy host and waits for its
+// answer. It returns the members of the response: one of result and rpcError.
+func (h *host) Ask(ctx context.Context, method string, params []byte) (result, rpcError []byte, err error) {
+	id := quote(fmt.Sprintf("mcpbridge-%d", h.nextQ.Add(1)))
+	key := jsonrpc.IDKey(id)
+	got := make(chan *jsonrpc.Message, 1)
+	h.mu.Lock()
+	h.questions[key] = got
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		delete(h.questions, key)
+		h.mu.Unlock()
+	}()
+	line := concat(`{"jsonrpc":"2.0","id":`, id, `,"method":`, quote(method))
+	if len(params) > 0 {
+		line = concat(line, `,"params":`, params)
+	}
+	if err := h.out.Answer(ctx, "", line, []byte("}")); err != nil {
+		return nil, nil, err
+	}
+	select {
+	case m := <-got:
+		return m.Bytes(m.Result), m.Bytes(m.Error), nil
+	case <-ctx.Done():
+		h.write(concat(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`, id, `}}`))
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// tell sends a notification that belongs to no request to a legacy host that
+// has finished its handshake. A modern host gets such things on its listens.
+func (h *host) tell(parts ...[]byte) {
+	h.mu.Lock()
+	may := h.handshake != nil && h.initialized
+	h.mu.Unlock()
+	if may {
+		h.out.Notify("", parts...)
+	}
+}
+
+// leave takes no more requests and cancels what is open.
+func (h *host) leave(e *ending) {
+	h.mu.Lock()
+	h.leaving = true
+	open := make([]*exchange, 0, len(h.inFlight))
+	for _, x := range h.inFlight {
+		open = append(open, x)
+	}
+	h.mu.Unlock()
+	for _, x := range open {
+		x.cancel(e)
+	}
+}
+
+// idle reports whether no request is open, subscriptions not counted.
+func (h *host) idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counted == 0
+}

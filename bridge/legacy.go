@@ -1,0 +1,439 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/wire"
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
+
+// legacy is an upstream of Streamable HTTP with a handshake: MCP 2025-03-26 to
+// 2025-11-25, and servers of 2024-11-05 that took over its transport.
+//
+// A session belongs to a profile (version and capabilities). It is made when
+// the first delivery needs it, once for all that wait, and made anew in the
+// same way after it was lost: the host never sees it break.
+type legacy struct {
+	endpoint *endpoint
+	log      *slog.Logger
+	life     context.Context // of the bridge
+	newID    func() int64
+	feed     feed
+
+	mu       sync.Mutex
+	sessions map[string]*session          // by profile key
+	standing map[string][]standingRequest // by profile key, to restore
+	closed   bool
+	work     sync.WaitGroup // GET streams and posts nobody waits for
+}
+
+// A feed takes what an upstream says outside the answer to a request.
+type feed interface {
+	sink
+	// connected is told about each new session, and whether it replaces one.
+	connected(p *profile, h handshake, again bool)
+	// gap says that messages may have been lost.
+	gap(p *profile)
+}
+
+// A session is one legacy session and its handshake.
+type session struct {
+	profile *profile
+	ready   chan struct{} // closed when the handshake has ended
+	failure *reply        // why it failed; nil once it stands
+
+	id        string // Mcp-Session-Id, empty if the server gave none
+	handshake handshake
+	cancel    context.CancelFunc // ends the GET stream
+}
+
+// A handshake is what a server says of itself at first.
+type handshake struct {
+	Version      string
+	Capabilities []byte // JSON object
+	ServerInfo   []byte // JSON object, nil if not given
+	Instructions []byte // JSON string, nil if not given
+}
+
+// A standingRequest is one that a new session needs as well: the log level and
+// each resource subscription.
+type standingRequest struct {
+	what string
+	msg  *jsonrpc.Message
+}
+
+const (
+	// initializeTimeout bounds the handshake of one session.
+	initializeTimeout = time.Minute
+	// noticeTimeout bounds a post that no exchange waits for.
+	noticeTimeout = 10 * time.Second
+)
+
+func newLegacy(life context.Context, e *endpoint, newID func() int64, f feed) *legacy {
+	return &legacy{endpoint: e, log: e.log, life: life, newID: newID, feed: f,
+		sessions: map[string]*session{}, standing: map[string][]standingRequest{}}
+}
+
+func (u *legacy) era() era { return legacyEra }
+
+func (u *legacy) version(p *profile) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s := u.sessions[p.key]; s != nil && s.stands() {
+		return s.handshake.Version
+	}
+	return answerVersion(p.version)
+}
+
+func (s *session) stands() bool {
+	select {
+	case <-s.ready:
+		return s.failure == nil
+	default:
+		return false
+	}
+}
+
+// prepare waits for the session of p, making it if need be.
+func (u *legacy) prepare(ctx context.Context, p *profile) *reply {
+	s := u.session(p, false)
+	select {
+	case <-s.ready:
+		return s.failure
+	case <-ctx.Done():
+		return notConnected(endingOf(ctx))
+	}
+}
+
+// session returns the session of p, whose handshake may be under way. A failed
+// one is replaced: its failure was reported to all that waited for it.
+func (u *legacy) session(p *profile, again bool) *session {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := u.sessions[p.key]
+	if s != nil && (s.stands() || !s.over()) {
+		return s
+	}
+	s = &session{profile: p, ready: make(chan struct{}), cancel: func() {}}
+	if u.closed {
+		s.failure = notConnected(hostGone("the bridge is leaving"))
+		close(s.ready)
+		return s
+	}
+	u.sessions[p.key] = s
+	u.work.Go(func() { u.open(s, again) })
+	return s
+}
+
+func (s *session) over() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// open performs the handshake of s.
+func (u *legacy) open(s *session, again bool) {
+	ctx, cancel := context.WithTimeoutCause(u.life, initializeTimeout, &ending{byBridge, "the server did not answer initialize in time", classify.Timeout})
+	defer cancel()
+	s.failure = u.initialize(ctx, s)
+	if s.failure == nil {
+		u.initialized(ctx, s)
+		u.restore(ctx, s)
+	}
+	close(s.ready)
+	if s.failure != nil {
+		return
+	}
+	u.feed.connected(s.profile, s.handshake, again)
+	u.listen(s)
+}
+
+// initialize asks for the host's version, and for an older one where the
+// server answers 400 to a version that it does not know, as some do instead of
+// naming theirs.
+func (u *legacy) initialize(ctx context.Context, s *session) *reply {
+	asked := rev2025_11_25
+	if s.profile.era == legacyEra {
+		asked = answerVersion(s.profile.version)
+	}
+	var first *reply
+	for _, version := range append([]string{asked}, olderThan(asked)...) {
+		r := u.askInitialize(ctx, s, version)
+		if r == nil {
+			return nil
+		}
+		if first == nil {
+			first = r
+		}
+		if r.capture.Status != http.StatusBadRequest || r.verdict.RPCError != nil && isModernError(r.verdict.RPCError.Code) {
+			break
+		}
+	}
+	return first // the first error is the real one
+}
+
+func (u *legacy) askInitialize(ctx context.Context, s *session, version string) *reply {
+	id := u.newID()
+	body := concat(`{"jsonrpc":"2.0","id":`, idJSON(id), `,"method":"initialize","params":{"protocolVersion":`, quote(version),
+		`,"capabilities":`, s.profile.capabilities, `,"clientInfo":`, s.profile.clientInfo, `}}`)
+	// Legacy revisions want the version header only after the handshake.
+	h := header(hdrContentType, contentJSON, hdrAccept, acceptBoth)
+	expect := classify.Expectation{Method: "initialize", ID: idJSON(id), Protocol: version}
+	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body}, expect, deaf{})
+	defer r.done()
+	r.connecting = "initialize"
+	verdict := classify.Reply(r.expect, r.capture)
+	if verdict.Outcome != classify.Result {
+		r.judge()
+		r.verdict.RPCError = verdict.RPCError
+		return r
+	}
+	hs, err := readHandshake(&verdict.Reply)
+	if err != nil {
+		r.capture.Detail = err.Error()
+		r.judge()
+		r.verdict.Why = "initialize: " + err.Error()
+		return r
+	}
+	s.handshake, s.id = hs, r.capture.Header.Get(hdrSession)
+	return nil
+}
+
+// readHandshake reads the result of initialize. The values are copied: the
+// reply's bytes are given back.
+func readHandshake(m *jsonrpc.Message) (handshake, error) {
+	version, _ := jsonrpc.String(m.Field(jsonrpc.ProtocolVersion))
+	if !slices.Contains(legacyRevisions(), version) {
+		return handshake{}, fmt.Errorf("the server answered with protocol version %q, which this bridge does not speak in a handshake (it knows %s to %s)",
+			version, rev2024_11_05, rev2025_11_25)
+	}
+	return handshake{
+		Version:      version,
+		Capabilities: objectOr(m.Field(jsonrpc.Capabilities), "{}"),
+		ServerInfo:   objectOr(m.Field(jsonrpc.ServerInfo), ""),
+		Instructions: stringOrNil(m.Field(jsonrpc.Instructions)),
+	}, nil
+}
+
+func objectOr(value []byte, other string) []byte {
+	if len(value) > 0 && value[0] == '{' {
+		return slices.Clone(value)
+	}
+	if other == "" {
+		return nil
+	}
+	return []byte(other)
+}
+
+func stringOrNil(value []byte) []byte {
+	if len(value) > 0 && value[0] == '"' {
+		return slices.Clone(value)
+	}
+	return nil
+}
+
+// initialized sends the notification and waits for its answer: a strict server
+// refuses, or even ends the session for, a request that overtakes it.
+func (u *legacy) initialized(ctx context.Context, s *session) {
+	ctx, cancel := context.WithTimeout(ctx, noticeTimeout)
+	defer cancel()
+	if err := u.post(ctx, s, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+		u.log.Warn("the server did not take notifications/initialized", "error", err)
+	}
+}
+
+// post sends a notification, or a response to a request of the server.
+func (u *legacy) post(ctx context.Context, s *session, body []byte) error {
+	expect := classify.Expectation{Protocol: s.handshake.Version, Session: s.id != ""}
+	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body}, expect, deaf{})
+	defer r.done()
+	r.judge()
+	if r.verdict.Outcome != classify.Accepted {
+		return fmt.Errorf("post to the session: %s", r.verdict.Why)
+	}
+	return nil
+}
+
+func (s *session) headers(accept string) http.Header {
+	h := header(hdrContentType, contentJSON, hdrAccept, accept)
+	if s.id != "" {
+		h[hdrSession] = []string{s.id}
+	}
+	if s.handshake.Version >= rev2025_06_18 { // the revision that introduced the header
+		h[hdrVersion] = []string{s.handshake.Version}
+	}
+	return h
+}
+
+func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
+	s := u.session(d.profile, false)
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+	}
+	if !s.stands() {
+		return u.prepare(ctx, d.profile)
+	}
+	d.session = s
+	u.remember(d)
+	body := pair{host: d.profile.era, upstream: legacyEra}.request(d.msg, d.id, d.common(metaPatch{drop: perRequest}))
+	h := s.headers(acceptBoth)
+	u.endpoint.deadlineHeader(h, d)
+	expect := d.expectation(s.handshake.Version)
+	expect.Session = s.id != ""
+	return u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body, Write: d.write}, expect, &sessionSink{out, u, s})
+}
+
+// sessionSink lets the answers to a server's requests go back on its session.
+type sessionSink struct {
+	sink
+	upstream *legacy
+	session  *session
+}
+
+func (s *sessionSink) request(m *jsonrpc.Message, _ func(_, _ []byte)) {
+	id := slices.Clone(m.Bytes(m.ID))
+	s.sink.request(m, func(result, rpcError []byte) {
+		body := concat(`{"jsonrpc":"2.0","id":`, id, `,"result":`, result, `}`)
+		if rpcError != nil {
+			body = concat(`{"jsonrpc":"2.0","id":`, id, `,"error":`, rpcError, `}`)
+		}
+		s.upstream.postLater(s.session, body)
+	})
+}
+
+// postLater posts without making anybody wait.
+func (u *legacy) postLater(s *session, body []byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return
+	}
+	u.work.Go(func() {
+		ctx, cancel := context.WithTimeout(u.life, noticeTimeout)
+		defer cancel()
+		if err := u.post(ctx, s, body); err != nil {
+			u.log.Warn("message to the server was not taken", "error", err)
+		}
+	})
+}
+
+func (u *legacy) notify(ctx context.Context, p *profile, m *jsonrpc.Message) error {
+	if r := u.prepare(ctx, p); r != nil {
+		return fmt.Errorf("notification %s: %s", m.Method, r.verdict.Why)
+	}
+	body := pair{host: p.era, upstream: legacyEra}.request(m, 0, metaPatch{drop: perRequest})
+	return u.post(ctx, u.session(p, false), body)
+}
+
+func (u *legacy) cancel(d *delivery, reason string) {
+	if d.session == nil || d.method == "initialize" {
+		return
+	}
+	u.postLater(d.session, concat(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`, idJSON(d.id), `,"reason":`, quote(reason), `}}`))
+}
+
+// remember keeps what a new session would have to be told again.
+func (u *legacy) remember(d *delivery) {
+	what := d.method
+	switch d.method {
+	case "logging/setLevel":
+	case "resources/subscribe", "resources/unsubscribe":
+		what = string(d.msg.Field(jsonrpc.URI))
+	default:
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	list := slices.DeleteFunc(u.standing[d.profile.key], func(r standingRequest) bool { return r.what == what })
+	if d.method != "resources/unsubscribe" {
+		list = append(list, standingRequest{what, d.msg})
+	}
+	u.standing[d.profile.key] = list
+}
+
+// restore tells a new session what the one before it knew.
+func (u *legacy) restore(ctx context.Context, s *session) {
+	u.mu.Lock()
+	list := slices.Clone(u.standing[s.profile.key])
+	u.mu.Unlock()
+	for _, r := range list {
+		id := u.newID()
+		body := pair{host: s.profile.era, upstream: legacyEra}.request(r.msg, id, metaPatch{drop: perRequest})
+		got := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body},
+			classify.Expectation{Method: r.msg.Method, ID: idJSON(id), Protocol: s.handshake.Version}, deaf{})
+		got.judge()
+		if got.verdict.Outcome != classify.Result {
+			u.log.Warn("could not be restored in the new session", "method", r.msg.Method, "error", got.verdict.Why)
+		}
+		got.done()
+	}
+}
+
+// renew replaces the session of d, once for all who lost the same one.
+func (u *legacy) renew(d *delivery) {
+	u.mu.Lock()
+	s := u.sessions[d.profile.key]
+	stale := s == d.session && s != nil
+	if stale {
+		delete(u.sessions, d.profile.key)
+	}
+	u.mu.Unlock()
+	if stale {
+		s.cancel()
+		u.session(d.profile, true)
+	}
+}
+
+// handshakeOf is the handshake of the session for p, if it stands.
+func (u *legacy) handshakeOf(p *profile) *handshake {
+	u.mu.Lock()
+	s := u.sessions[p.key]
+	u.mu.Unlock()
+	if s == nil || !s.stands() {
+		return nil
+	}
+	return &s.handshake
+}
+
+// close ends all sessions with a DELETE whose answer nobody needs.
+func (u *legacy) close(ctx context.Context) {
+	u.mu.Lock()
+	u.closed = true
+	open := make([]*session, 0, len(u.sessions))
+	for _, s := range u.sessions {
+		if s.stands() {
+			open = append(open, s)
+		}
+	}
+	u.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range open {
+		s.cancel()
+		if s.id == "" {
+			continue
+		}
+		wg.Go(func() {
+			resp, err := u.endpoint.wire.Do(ctx, &wire.Request{Method: http.MethodDelete, Header: s.headers(acceptBoth)})
+			if err == nil {
+				resp.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	u.work.Wait()
+}
+
+// isModernError reports whether a JSON-RPC error code is one that only a
+// server of 2026-07-28 or later sends.
+func isModernError(code int64) bool { return code == -32020 || code == -32021 || code == -32022 }

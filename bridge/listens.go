@@ -1,0 +1,380 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
+
+// listens serves the subscriptions of modern hosts and keeps the one that the
+// bridge itself holds at a modern upstream: MCP 2026-07-28, subscriptions. All
+// that hosts want is asked for once, upstream, in one listen; a drop upstream
+// never ends a host's listen.
+type listens struct {
+	bridge *Bridge
+	wake   chan struct{} // the wanted filter may have changed
+
+	mu   sync.Mutex
+	open map[*listen]bool
+	uris map[string]int // resources that a legacy host subscribed to
+}
+
+// A listen is one subscriptions/listen of a modern host.
+type listen struct {
+	x      *exchange
+	filter filter
+}
+
+// A filter says which notices are wanted.
+type filter struct {
+	tools, prompts, resources bool
+	uris                      map[string]bool
+}
+
+func newListens(b *Bridge) *listens {
+	return &listens{bridge: b, wake: make(chan struct{}, 1), open: map[*listen]bool{}, uris: map[string]int{}}
+}
+
+// readFilter reads params.notifications.
+func readFilter(value []byte) (filter, error) {
+	f := filter{uris: map[string]bool{}}
+	if len(value) == 0 || value[0] != '{' {
+		return f, errors.New("params.notifications must be an object")
+	}
+	f.tools = string(jsonrpc.Get(value, "toolsListChanged")) == "true"
+	f.prompts = string(jsonrpc.Get(value, "promptsListChanged")) == "true"
+	f.resources = string(jsonrpc.Get(value, "resourcesListChanged")) == "true"
+	if list := jsonrpc.Get(value, "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
+		items, err := jsonrpc.Split(list)
+		if err != nil {
+			return f, err
+		}
+		for _, item := range items {
+			if uri, ok := jsonrpc.String(item); ok {
+				f.uris[uri] = true
+			}
+		}
+	}
+	return f, nil
+}
+
+// json writes f as a notification filter.
+func (f filter) json() []byte {
+	out := []byte{'{'}
+	for _, kind := range []struct {
+		name string
+		on   bool
+	}{{"toolsListChanged", f.tools}, {"promptsListChanged", f.prompts}, {"resourcesListChanged", f.resources}} {
+		if kind.on {
+			out = appendMember(out, kind.name, []byte("true"))
+		}
+	}
+	if len(f.uris) > 0 {
+		list := []byte{'['}
+		for i, uri := range slices.Sorted(maps.Keys(f.uris)) {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = appendString(list, uri)
+		}
+		out = appendMember(out, "resourceSubscriptions", append(list, ']'))
+	}
+	return append(out, '}')
+}
+
+func (f filter) empty() bool { return !f.tools && !f.prompts && !f.resources && len(f.uris) == 0 }
+
+// limit takes out of f what the upstream does not offer.
+func (f filter) limit(h *handshake) filter {
+	if h == nil {
+		return f
+	}
+	offers := func(capability, what string) bool {
+		c := jsonrpc.Get(h.Capabilities, capability)
+		return len(c) > 0 && c[0] == '{' && truthy(jsonrpc.Get(c, what))
+	}
+	out := filter{tools: f.tools, prompts: f.prompts && offers("prompts", "listChanged"),
+		resources: f.resources && offers("resources", "listChanged"), uris: map[string]bool{}}
+	if offers("resources", "subscribe") {
+		out.uris = f.uris
+	}
+	return out
+}
+
+// serve holds one listen of a modern host open until the host cancels it or
+// the bridge leaves. The acknowledgment comes first and names what can be kept.
+func (l *listens) serve(x *exchange) {
+	f, err := readFilter(x.msg.Field(jsonrpc.Notifications))
+	if err != nil {
+		x.reject(codeInvalidParams, "subscriptions/listen: "+err.Error(), nil)
+		return
+	}
+	one := &listen{x, f.limit(l.bridge.offers.handshake(x.ctx, x.profile, handshakeWait))}
+	one.notify("notifications/subscriptions/acknowledged", concat(`"notifications":`, one.filter.json()))
+	l.mu.Lock()
+	l.open[one] = true
+	l.mu.Unlock()
+	l.changed()
+	for uri := range one.filter.uris {
+		l.bridge.subscribeLegacy(x, uri, true)
+	}
+	<-x.ctx.Done()
+	l.mu.Lock()
+	delete(l.open, one)
+	l.mu.Unlock()
+	l.changed()
+	for uri := range one.filter.uris {
+		if !l.wants(uri) {
+			l.bridge.subscribeLegacy(x, uri, false)
+		}
+	}
+	x.answerText(resultLine(x.id, concat(`{"resultType":"complete","_meta":{"`, metaSubscriptionID, `":`, x.id, `}}`)))
+}
+
+// notify writes a notification of this listen, tagged with its id.
+func (one *listen) notify(method string, params []byte) {
+	x := one.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return
+	}
+	line := concat(`{"jsonrpc":"2.0","method":`, quote(method), `,"params":{"_meta":{"`, metaSubscriptionID, `":`, x.id, `}`)
+	if len(params) > 0 {
+		line = concat(line, `,`, params)
+	}
+	x.host.out.Notify("", append(line, "}}"...))
+}
+
+// publish gives a notice of the server to every listen that asked for it.
+func (l *listens) publish(method string, uri string) {
+	l.mu.Lock()
+	var to []*listen
+	for one := range l.open {
+		f := one.filter
+		if method == "notifications/tools/list_changed" && f.tools ||
+			method == "notifications/prompts/list_changed" && f.prompts ||
+			method == "notifications/resources/list_changed" && f.resources ||
+			method == "notifications/resources/updated" && f.uris[uri] {
+			to = append(to, one)
+		}
+	}
+	l.mu.Unlock()
+	var params []byte
+	if method == "notifications/resources/updated" {
+		params = concat(`"uri":`, quote(uri))
+	}
+	for _, one := range to {
+		one.notify(method, params)
+	}
+}
+
+// subscribe counts a legacy host's interest in one resource.
+func (l *listens) subscribe(uri string, on bool) {
+	l.mu.Lock()
+	if on {
+		l.uris[uri] = 1
+	} else {
+		delete(l.uris, uri)
+	}
+	l.mu.Unlock()
+	l.changed()
+}
+
+func (l *listens) wants(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wanted(false).uris[uri]
+}
+
+// subscribed lists the resources that anybody here follows.
+func (l *listens) subscribed() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.wanted(false).uris))
+}
+
+// wanted is all that anybody here wants to hear; l.mu is held. A legacy host
+// hears of every list without asking.
+func (l *listens) wanted(legacyHost bool) filter {
+	f := filter{tools: legacyHost, prompts: legacyHost, resources: legacyHost, uris: map[string]bool{}}
+	for one := range l.open {
+		f.tools = f.tools || one.filter.tools
+		f.prompts = f.prompts || one.filter.prompts
+		f.resources = f.resources || one.filter.resources
+		for uri := range one.filter.uris {
+			f.uris[uri] = true
+		}
+	}
+	for uri := range l.uris {
+		f.uris[uri] = true
+	}
+	return f
+}
+
+func (l *listens) changed() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps one listen open at a modern upstream for all that is wanted. For a
+// changed filter the new one is opened before the old one is closed.
+func (l *listens) run(ctx context.Context) {
+	ctx = context.WithValue(ctx, noIdleLimit{}, true)
+	var current *upstreamListen
+	defer func() { current.stop() }()
+	pause := firstPause
+	for {
+		up, want := l.target()
+		switch {
+		case up == nil || want.empty():
+			current.stop()
+			current = nil
+		case current == nil || !bytes.Equal(current.filter, want.json()) || current.up != up:
+			next := l.open1(ctx, up, want.json())
+			current.stop()
+			current = next
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		case <-current.ended():
+			if current.refused {
+				return // lived without: the server has no such method
+			}
+			if current.heard {
+				pause = firstPause
+			}
+			current = nil
+			if !wait(ctx, pause) {
+				return
+			}
+			pause = min(2*pause, maxPause)
+			l.bridge.gap(nil)
+		}
+	}
+}
+
+// target is where to listen, and for what.
+func (l *listens) target() (upstream, filter) {
+	up := l.bridge.link.known()
+	if up == nil || up.era() != modernEra {
+		return nil, filter{}
+	}
+	h := l.bridge.host
+	h.mu.Lock()
+	legacyHost := h.handshake != nil
+	h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := l.bridge.link.discovered()
+	f := l.wanted(legacyHost).limit(&found)
+	tools := jsonrpc.Get(found.Capabilities, "tools")
+	f.tools = f.tools && len(tools) > 0 && truthy(jsonrpc.Get(tools, "listChanged"))
+	return up, f
+}
+
+// An upstreamListen is one subscriptions/listen of ours at the upstream.
+type upstreamListen struct {
+	up      upstream
+	filter  []byte
+	cancel  context.CancelFunc
+	done    chan struct{}
+	refused bool
+	heard   bool
+}
+
+func (u *upstreamListen) stop() {
+	if u != nil {
+		u.cancel()
+		<-u.done
+	}
+}
+
+func (u *upstreamListen) ended() <-chan struct{} {
+	if u == nil {
+		return nil
+	}
+	return u.done
+}
+
+// open1 opens a listen and returns when it is acknowledged or has ended.
+func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstreamListen {
+	ctx, cancel := context.WithCancel(ctx)
+	u := &upstreamListen{up: up, filter: wanted, cancel: cancel, done: make(chan struct{})}
+	acknowledged := make(chan struct{})
+	raw := concat(`{"jsonrpc":"2.0","id":0,"method":"subscriptions/listen","params":{"notifications":`, wanted, `}}`)
+	m, err := jsonrpc.Read(raw)
+	if err != nil {
+		close(u.done)
+		return u
+	}
+	p := l.bridge.host.anyProfile().asLegacy()
+	d := &delivery{msg: &m, method: m.Method, id: l.bridge.link.newID(), profile: p}
+	l.bridge.work.Go(func() {
+		defer close(u.done)
+		r := up.deliver(ctx, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { u.heard = true; close(acknowledged) })})
+		r.done()
+		r.judge()
+		u.refused = r.verdict.RPCError != nil || r.capture.Status/100 == 4
+	})
+	timer := time.NewTimer(pageTimeout)
+	defer timer.Stop()
+	select {
+	case <-acknowledged:
+	case <-u.done:
+	case <-timer.C:
+	}
+	return u
+}
+
+// A listenSink takes what comes on our listen.
+type listenSink struct {
+	bridge       *Bridge
+	acknowledged func()
+}
+
+func (s *listenSink) notification(m *jsonrpc.Message) {
+	if m.Method == "notifications/subscriptions/acknowledged" {
+		s.acknowledged()
+		return
+	}
+	s.bridge.notification(m)
+}
+
+func (s *listenSink) request(m *jsonrpc.Message, _ func(_, _ []byte)) {
+	s.bridge.cfg.Log.Warn("a request of the server on a modern stream was ignored", "method", m.Method)
+}
+
+// subscribeLegacy asks a legacy upstream for updates of one resource.
+func (b *Bridge) subscribeLegacy(x *exchange, uri string, on bool) {
+	up := b.link.known()
+	if up == nil || up.era() != legacyEra {
+		return
+	}
+	method := "resources/unsubscribe"
+	if on {
+		method = "resources/subscribe"
+	}
+	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":0,"method":"`, method, `","params":{"uri":`, quote(uri), `}}`))
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
+	defer cancel()
+	r := up.deliver(ctx, &delivery{msg: &m, method: method, id: b.link.newID(), profile: x.profile}, deaf{})
+	defer r.done()
+	if r.judge(); r.verdict.Outcome != classify.Result {
+		b.cfg.Log.Warn("the server did not take a subscription", "method", method, "reason", r.verdict.Why)
+	}
+}

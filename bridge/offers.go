@@ -1,0 +1,351 @@
+package bridge
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
+
+// offers keeps what the upstream offers, for each profile: it answers from
+// what it has, fetches in the background, and tells the host when a list that
+// it has seen is no longer true.
+type offers struct {
+	bridge *Bridge
+	shelf  *shelf
+	box    *toolbox
+	log    *slog.Logger
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	all    map[string]*offer // by profile version and key
+	closed bool
+}
+
+// An offer is the state of one profile.
+type offer struct {
+	profile   *profile
+	catalogue *catalogue
+	handshake *handshake
+	told      *catalogue // what the host was last told
+	toldNone  bool       // the host was told of the bridge's own tools only
+	fetching  bool
+	again     bool          // fetch once more when the fetch under way is done
+	changed   chan struct{} // closed and replaced with every change
+	loaded    bool
+}
+
+func newOffers(b *Bridge) *offers {
+	who := b.cfg.Principal
+	return &offers{
+		bridge: b, log: b.cfg.Log,
+		shelf: &shelf{dir: b.cfg.StateDir, url: urlOf(&b.cfg), who: who, now: time.Now},
+		box:   &toolbox{rules: b.rules, ignore: b.cfg.IgnoreTools, only: b.cfg.OnlyTools, log: b.cfg.Log},
+		all:   map[string]*offer{},
+	}
+}
+
+func urlOf(cfg *Config) string {
+	if cfg.URL == nil {
+		return ""
+	}
+	return cfg.URL.String()
+}
+
+// offer returns the state for p, reading the stored catalogue the first time;
+// o.mu is held.
+func (o *offers) offer(p *profile) *offer {
+	key := p.version + " " + p.key
+	f := o.all[key]
+	if f == nil {
+		f = &offer{profile: p, changed: make(chan struct{})}
+		o.all[key] = f
+	}
+	if !f.loaded {
+		f.loaded = true
+		if c := o.shelf.load(p, o.box); c != nil {
+			f.catalogue, f.handshake = c, &c.handshake
+		}
+	}
+	return f
+}
+
+// knownHandshake is the handshake for p if it is known, else nil.
+func (o *offers) knownHandshake(p *profile) *handshake {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.offer(p).handshake
+}
+
+// handshake waits for the handshake of p, at most for the time given.
+func (o *offers) handshake(ctx context.Context, p *profile, limit time.Duration) *handshake {
+	var h *handshake
+	o.await(ctx, p, limit, func(f *offer) bool { h = f.handshake; return h != nil })
+	return h
+}
+
+// catalogue waits for the catalogue of p, at most for the time given, and
+// remembers what the host is about to be told.
+func (o *offers) catalogue(ctx context.Context, p *profile, limit time.Duration) *catalogue {
+	var c *catalogue
+	o.await(ctx, p, limit, func(f *offer) bool { c = f.catalogue; return c != nil })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.offer(p)
+	if f.catalogue != nil {
+		c = f.catalogue
+	}
+	f.told, f.toldNone = c, c == nil
+	if c != nil && o.mayBeStale(f) {
+		o.begin(f)
+	}
+	return c
+}
+
+// mayBeStale reports whether a list that is being served should be looked at
+// again: it is from disk, or from a server that does not say when it changes.
+func (o *offers) mayBeStale(f *offer) bool {
+	c := f.catalogue
+	if !c.fresh {
+		return true
+	}
+	announces := truthy(jsonrpc.Get(jsonrpc.Get(objectOr(c.handshake.Capabilities, "{}"), "tools"), "listChanged"))
+	age := time.Since(c.fetched)
+	return !announces && age > max(time.Second, time.Duration(c.hints.ttlMs)*time.Millisecond)
+}
+
+// await waits until enough says so, connecting in the meantime.
+func (o *offers) await(ctx context.Context, p *profile, limit time.Duration, enough func(*offer) bool) {
+	if o.bridge.cfg.Broken != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		o.mu.Lock()
+		f := o.offer(p)
+		if enough(f) {
+			o.mu.Unlock()
+			return
+		}
+		o.begin(f)
+		changed := f.changed
+		o.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refresh fetches the catalogue of f in the background, and once more if a
+// fetch is under way that may have missed what the caller knows; o.mu is held.
+func (o *offers) refresh(f *offer) {
+	f.again = f.fetching
+	o.begin(f)
+}
+
+// begin fetches the catalogue of f in the background; o.mu is held.
+func (o *offers) begin(f *offer) {
+	if f.fetching || o.closed {
+		return
+	}
+	f.fetching = true
+	o.work.Go(func() { o.keepFetching(f) })
+}
+
+// keepFetching tries until there is a catalogue, with growing pauses: the host
+// was told, or will be, of nothing but the bridge's own tools until then.
+func (o *offers) keepFetching(f *offer) {
+	pause := 250 * time.Millisecond
+	ctx := o.bridge.life
+	for ctx.Err() == nil {
+		up, failed := o.bridge.link.ready(ctx, f.profile)
+		if failed == nil {
+			o.learn(f, o.bridge.handshakeOf(up, f.profile))
+		}
+		ok := failed == nil && o.fetch(ctx, up, f.profile) != nil
+		if failed != nil {
+			o.failed(f, &failed.verdict)
+		}
+		o.mu.Lock()
+		done := ok && !f.again || o.closed || !ok && f.catalogue != nil
+		f.again = false
+		if done {
+			f.fetching = false
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+		if !ok {
+			if !wait(ctx, pause) {
+				break
+			}
+			pause = min(2*pause, time.Minute)
+		}
+	}
+	o.mu.Lock()
+	f.fetching = false
+	o.mu.Unlock()
+}
+
+// fetch gathers the tools and puts the new catalogue in place.
+func (o *offers) fetch(ctx context.Context, up upstream, p *profile) *catalogue {
+	h := o.bridge.handshakeOf(up, p)
+	if h == nil {
+		return nil
+	}
+	var g gathered
+	if len(jsonrpc.Get(h.Capabilities, "tools")) > 0 {
+		var failed *reply
+		if g, failed = o.bridge.link.gather(ctx, up, p, "tools/list", jsonrpc.Tools); failed != nil {
+			o.failed(&offer{profile: p}, &failed.verdict)
+			if failed.verdict.Outcome != classify.JSONRPCError || failed.verdict.RPCError.Code != codeMethodNotFound {
+				return nil
+			}
+			g = gathered{hints: cacheHints{scope: "private"}}
+		}
+	}
+	c := newCatalogue(*h, up.era(), g.items, g.hints, o.box, time.Now())
+	c.fresh = true
+	o.put(p, c, g.items)
+	return c
+}
+
+// learn notes a handshake as soon as there is one: initialize and discover
+// need not wait for the list.
+func (o *offers) learn(f *offer, h *handshake) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h != nil && f.handshake == nil {
+		f.handshake = h
+		f.announce()
+	}
+}
+
+// handshakeOf is what up said of itself to p.
+func (b *Bridge) handshakeOf(up upstream, p *profile) *handshake {
+	if u, ok := up.(*legacy); ok {
+		return u.handshakeOf(p)
+	}
+	h := b.link.discovered()
+	return &h
+}
+
+// put replaces the catalogue and tells the host if its list is not true any
+// more.
+func (o *offers) put(p *profile, c *catalogue, raws [][]byte) {
+	o.mu.Lock()
+	f := o.offer(p)
+	old := f.catalogue
+	f.catalogue, f.handshake = c, &c.handshake
+	tell := f.toldNone || f.told != nil && !c.sameAs(f.told)
+	f.announce()
+	o.mu.Unlock()
+	if old == nil || !old.sameAs(c) || !old.fresh {
+		if err := o.shelf.save(p, c, raws); err != nil {
+			o.log.Warn("the catalogue could not be stored", "error", err)
+		}
+	}
+	if old != nil {
+		for _, name := range c.changed(old) {
+			o.log.Warn("the server changed the description or schema of a tool", "tool", name)
+		}
+	}
+	if tell {
+		o.tellChanged(f, c)
+	}
+}
+
+// tellChanged sends list_changed once for each list the host was told.
+func (o *offers) tellChanged(f *offer, c *catalogue) {
+	o.mu.Lock()
+	f.told, f.toldNone = c, false
+	o.mu.Unlock()
+	o.bridge.announce("notifications/tools/list_changed", nil)
+}
+
+// announce wakes all that wait; o.mu is held.
+func (f *offer) announce() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// connected notes a handshake and looks at the tools of the new connection.
+func (o *offers) connected(p *profile, h handshake, again bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.offer(p)
+	f.handshake = &h
+	f.announce()
+	if again || f.catalogue != nil && !f.catalogue.fresh {
+		o.refresh(f)
+	}
+}
+
+// changedUpstream refetches every catalogue that was fetched once: the server
+// says that its tools are different now.
+func (o *offers) changedUpstream() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range o.all {
+		if f.catalogue != nil {
+			o.refresh(f)
+		}
+	}
+}
+
+// hostInitialized is called when a legacy host has finished its handshake; the
+// first list it asks for is answered soon if the fetch begins now.
+func (o *offers) hostInitialized() {
+	if o.bridge.cfg.Broken != nil {
+		return
+	}
+	h := o.bridge.host
+	h.mu.Lock()
+	p := h.handshake
+	h.mu.Unlock()
+	if p == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if f := o.offer(p); f.catalogue == nil {
+		o.begin(f)
+	}
+}
+
+// failed drops what is known where it may no longer be shown: a list fetched
+// with credentials that do not count any more.
+func (o *offers) failed(f *offer, v *classify.Verdict) {
+	if !slices.Contains([]int{401, 403}, v.Status) {
+		return
+	}
+	o.shelf.drop(f.profile)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	g := o.offer(f.profile)
+	g.catalogue = nil
+}
+
+// tool is the tool that the host calls by name, if the catalogue is known.
+func (o *offers) tool(p *profile, name string) *tool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.offer(p).catalogue; c != nil {
+		return c.byListed[name]
+	}
+	return nil
+}
+
+func (o *offers) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.work.Wait()
+}

@@ -1,0 +1,158 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"strconv"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
+
+// This file is the exchange as a sink: what comes before the reply.
+
+// A progressMark remembers the last progress told, since values may neither
+// fall nor repeat (2026-07-28, progress, "Behavior Requirements").
+type progressMark struct {
+	last float64
+	told bool
+}
+
+// notification passes on what belongs to this request and fits the host's era.
+func (x *exchange) notification(m *jsonrpc.Message) {
+	switch m.Method {
+	case "notifications/progress":
+		x.passProgress(m)
+	case "notifications/message":
+		x.passLog(m)
+	default:
+		x.passOther(m)
+	}
+}
+
+// passProgress gives upstream's progress to a host that asked for it, under
+// the host's own token.
+func (x *exchange) passProgress(m *jsonrpc.Message) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed || len(x.hostToken) == 0 {
+		return
+	}
+	token, ok := jsonrpc.Integer(m.Field(jsonrpc.ProgressToken))
+	value, err := strconv.ParseFloat(string(m.Field(jsonrpc.Progress)), 64)
+	if !ok || token != x.upstreamID || err != nil || math.IsNaN(value) || x.progress.told && value <= x.progress.last {
+		return
+	}
+	x.progress = progressMark{value, true}
+	x.host.out.Notify("", retoken(m, x.hostToken)...)
+}
+
+// passLog gives a log message to a host that wants it: a legacy host always
+// (the level was set upstream), a modern one if this request asked for it.
+func (x *exchange) passLog(m *jsonrpc.Message) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return
+	}
+	if x.profile.era == modernEra && !x.atLevel(m) {
+		return
+	}
+	x.host.out.Notify("", bytes.Clone(m.Raw))
+}
+
+// atLevel reports whether a log message reaches the level of this request. A
+// modern upstream has filtered already.
+func (x *exchange) atLevel(m *jsonrpc.Message) bool {
+	wanted, asked := levelRank(x.level)
+	name, _ := jsonrpc.String(m.Field(jsonrpc.Level))
+	rank, known := levelRank(name)
+	return asked && (x.pair.upstream == modernEra || known && rank >= wanted)
+}
+
+// passOther passes what the bridge does not know between peers of one era.
+// Across eras it is dropped, and counted.
+func (x *exchange) passOther(m *jsonrpc.Message) {
+	x.mu.Lock()
+	same, closed := x.pair.host == x.pair.upstream, x.closed
+	x.mu.Unlock()
+	switch {
+	case x.pair.upstream == legacyEra && isFeedNotice(m.Method):
+		x.bridge.notification(m) // some servers say it on any stream
+	case same && !closed:
+		x.host.out.Notify("", bytes.Clone(m.Raw))
+	default:
+		x.bridge.dropped.Add(1)
+	}
+}
+
+// isFeedNotice reports whether a notification is about the server, not about a
+// request.
+func isFeedNotice(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed", "notifications/resources/updated":
+		return true
+	}
+	return false
+}
+
+// request takes a question that a legacy server put on the answer's stream.
+func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
+	if respond == nil {
+		// 2026-07-28, Streamable HTTP, "Receiving Messages": a modern server
+		// must not send requests; there is no way to answer one.
+		x.bridge.cfg.Log.Warn("a request of the server on a modern stream was ignored", "method", m.Method)
+		return
+	}
+	askable := x.method == "tools/call" || x.method == "prompts/get" || x.method == "resources/read"
+	x.bridge.answerQuestion(x.ctx, x.clock, x.profile, m, respond, askable)
+}
+
+// answerQuestion answers a request of a legacy server: by the host where it
+// can be asked and declared the kind, else at once.
+func (b *Bridge) answerQuestion(ctx context.Context, c *clock, p *profile, m *jsonrpc.Message, respond func(result, rpcError []byte), askable bool) {
+	if m.Method == "ping" {
+		respond([]byte("{}"), nil)
+		return
+	}
+	kind, known := questionKind(m.Method)
+	if p.era != legacyEra || !askable || known && !p.declares(kind) {
+		respond(defaultAnswer(m.Method))
+		return
+	}
+	method, params := m.Method, bytes.Clone(m.Bytes(m.Params))
+	b.host.work.Go(func() {
+		if c != nil {
+			c.stand()
+			defer c.resume()
+		}
+		result, rpcError, err := b.host.Ask(ctx, method, params)
+		if err != nil {
+			result, rpcError = defaultAnswer(method)
+		}
+		respond(result, rpcError)
+	})
+}
+
+// questionKind is the client capability that a server's request needs; unknown
+// methods pass between peers of the same era.
+func questionKind(method string) (capability string, known bool) {
+	switch method {
+	case "elicitation/create":
+		return "elicitation", true
+	case "sampling/createMessage":
+		return "sampling", true
+	case "roots/list":
+		return "roots", true
+	}
+	return "", false
+}
+
+// defaultAnswer is what a server gets for a question that nobody can be asked.
+func defaultAnswer(method string) (result, rpcError []byte) {
+	if method == "elicitation/create" {
+		return []byte(`{"action":"cancel"}`), nil
+	}
+	return nil, []byte(`{"code":-32601,"message":"this client does not answer such requests"}`)
+}

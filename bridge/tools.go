@@ -1,0 +1,119 @@
+package bridge
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// A tool is what the bridge needs to know of one tool of the upstream.
+type tool struct {
+	name    string // upstream's
+	listed  string // the host's: the same, unless it would collide with ours
+	raw     []byte // the tool object as upstream gave it
+	class   retry.Class
+	headers []paramHeader
+	output  bool // declares an outputSchema
+}
+
+// statusTool is the bridge's own tool: it says how the connection is.
+const statusTool = "mcpbridge_status"
+
+const ourToolPrefix = "mcpbridge_"
+
+// A toolbox makes tools of what a server lists, as configured.
+type toolbox struct {
+	rules  retry.Rules
+	ignore []string
+	only   []string
+	log    *slog.Logger
+}
+
+// hidden reports whether configuration takes the tool out of the list.
+func (b *toolbox) hidden(name string) bool {
+	for _, glob := range b.ignore {
+		if retry.MatchGlob(glob, name) {
+			return true
+		}
+	}
+	for _, glob := range b.only {
+		if retry.MatchGlob(glob, name) {
+			return false
+		}
+	}
+	return len(b.only) > 0
+}
+
+// read makes a tool of one object of tools/list; ok is false where it cannot
+// be offered.
+func (b *toolbox) read(raw []byte, e era) (t *tool, ok bool) {
+	name, isString := jsonrpc.String(jsonrpc.Get(raw, "name"))
+	if !isString || name == "" {
+		b.log.Warn("a tool without a name was left out of the list")
+		return nil, false
+	}
+	t = &tool{name: name, listed: name, raw: raw}
+	t.class = b.class(name, raw)
+	t.output = len(jsonrpc.Get(raw, "outputSchema")) > 0
+	if e == modernEra {
+		// 2026-07-28, Streamable HTTP, "Schema Extension": a tool with an invalid
+		// annotation must be left out, the others must not suffer.
+		headers, err := paramHeaders(jsonrpc.Get(raw, "inputSchema"))
+		if err != nil {
+			b.log.Warn("a tool was left out of the list", "tool", name, "reason", err)
+			return nil, false
+		}
+		t.headers = headers
+	}
+	if strings.HasPrefix(name, ourToolPrefix) {
+		t.listed = "upstream_" + name
+		b.log.Warn("a tool of the server has a name of ours and is listed under another", "tool", name, "listed", t.listed)
+	}
+	return t, true
+}
+
+// class decides what may be done about a call of the tool.
+func (b *toolbox) class(name string, raw []byte) retry.Class {
+	var hints retry.Hints
+	if a := jsonrpc.Get(raw, "annotations"); len(a) > 0 && a[0] == '{' {
+		hints.ReadOnly = boolHint(a, "readOnlyHint")
+		hints.Idempotent = boolHint(a, "idempotentHint")
+		hints.Destructive = boolHint(a, "destructiveHint")
+		hints.Present = hints.ReadOnly != nil || hints.Idempotent != nil || hints.Destructive != nil
+	}
+	return b.rules.Tool(name, hints, false)
+}
+
+func boolHint(annotations []byte, name string) *bool {
+	switch string(jsonrpc.Get(annotations, name)) {
+	case "true":
+		return ptr(true)
+	case "false":
+		return ptr(false)
+	}
+	return nil
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// listing is the tool as a host of the given era and version reads it.
+func (t *tool) listing(p pair) []byte {
+	raw := t.raw
+	if t.listed != t.name {
+		raw = jsonrpc.With(raw, "name", quote(t.listed))
+	}
+	if p.host == legacyEra {
+		if schema := jsonrpc.Get(raw, "outputSchema"); len(schema) > 0 && string(jsonrpc.Get(schema, "type")) != `"object"` {
+			// One such tool would cost an SDK host its whole list.
+			raw = jsonrpc.Without(raw, "outputSchema")
+		}
+	}
+	if p.host != p.upstream {
+		// Tasks of 2025-11-25 do not exist at 2026-07-28, and nobody carries
+		// them across: a tool that requires one must not look callable so.
+		raw = jsonrpc.Without(raw, "execution")
+	}
+	return raw
+}

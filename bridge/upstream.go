@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// An upstream is the remote server in the dialect that it speaks. One deliver
+// is one HTTP request on the wire that carries the message (redirects within
+// the origin are counted in reply.hops).
+//
+// The place of a third dialect, HTTP+SSE (2024-11-05), is behind this
+// interface.
+type upstream interface {
+	era() era
+	// version is the MCP revision spoken with this upstream for p.
+	version(p *profile) string
+	// prepare makes sure that a delivery for p can be made at once: the
+	// handshake of a legacy session. Its reply is nil when all is well, and
+	// otherwise says why no request can leave.
+	prepare(ctx context.Context, p *profile) *reply
+	deliver(ctx context.Context, d *delivery, s sink) *reply
+	// resume continues the answer to d from where r broke off.
+	resume(ctx context.Context, d *delivery, r *reply, s sink) *reply
+	// notify sends a notification of the host.
+	notify(ctx context.Context, p *profile, m *jsonrpc.Message) error
+	// cancel tells upstream that nobody waits for d any more, where closing
+	// the answer's stream does not say it already.
+	cancel(d *delivery, reason string)
+	// renew makes a new session in place of the one that d used, once for all
+	// that ask; an upstream without sessions has nothing to renew.
+	renew(d *delivery)
+	close(ctx context.Context)
+}
+
+// A profile is what an upstream is told about the host: for a legacy host from
+// its initialize, for a modern one from the _meta of each request.
+type profile struct {
+	era          era
+	version      string // of the host
+	clientInfo   []byte // JSON object
+	capabilities []byte // JSON object
+	key          string // what makes two profiles the same session and catalogue
+}
+
+// A delivery is one message on its way to the upstream.
+type delivery struct {
+	msg     *jsonrpc.Message // as the host wrote it, or ours
+	method  string
+	name    string // tool, prompt or URI
+	tool    *tool  // of a tools/call, if it is known
+	id      int64  // ours
+	write   bool   // may have an effect: needs a connection that is surely alive
+	profile *profile
+	giveUp  time.Time // when this delivery is given up; zero: no limit
+	level   string    // log level wanted of a modern upstream; ""
+	token   bool      // ask for progress
+	trace   string    // traceparent to send when the message has none
+
+	session *session // the legacy session it went out on
+}
+
+// A sink receives what comes before the reply.
+type sink interface {
+	// notification gets a notification of the answer's own stream.
+	notification(m *jsonrpc.Message)
+	// request gets a request of the server; its answer is posted by respond.
+	request(m *jsonrpc.Message, respond func(result, rpcError []byte))
+}
+
+// A reply is all that came back of one delivery.
+type reply struct {
+	expect  classify.Expectation
+	capture classify.Capture
+	verdict classify.Verdict // set by judge
+
+	hops        int // redirects followed, each a further delivery
+	contentType string
+	challenge   string // WWW-Authenticate
+	lastEvent   string // id of the last event; resumable if not empty
+	pause       time.Duration
+	tooLarge    bool
+	connecting  string // what failed before the request itself could leave
+	endedBy     string
+
+	finish func() // drains and closes; nil when nothing is left to do
+}
+
+// done gives back what the reply still holds.
+func (r *reply) done() {
+	if r.finish != nil {
+		r.finish()
+		r.finish = nil
+	}
+}
+
+// judge sets the verdict of a reply.
+func (r *reply) judge() {
+	r.verdict = classify.Reply(r.expect, r.capture)
+	if r.connecting != "" {
+		// The request itself never left: the failure of what had to come first
+		// proves that there was no effect.
+		v := &r.verdict
+		v.Why = r.connecting + ": " + v.Why
+		v.Layer, v.Outcome, v.Effect = classify.Transport, classify.Unreachable, classify.None
+		v.SessionLost, v.Reply = false, jsonrpc.Message{}
+	}
+}
+
+// expectation says what the answer to d must look like.
+func (d *delivery) expectation(version string) classify.Expectation {
+	return classify.Expectation{Method: d.method, ID: idJSON(d.id), Protocol: version}
+}
+
+func header(pairs ...string) http.Header {
+	h := make(http.Header, len(pairs)/2+8)
+	for i := 0; i < len(pairs); i += 2 {
+		h[pairs[i]] = []string{pairs[i+1]}
+	}
+	return h
+}
+
+func isWrite(c retry.Class) bool {
+	return c == retry.Write || c == retry.PresumedRead || c == retry.Idempotent
+}
