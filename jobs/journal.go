@@ -1,0 +1,226 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+)
+
+const (
+	// noteDelay is how long a note waits for another change to ride with.
+	noteDelay = 5 * time.Second
+	// noteLimit bounds a background attempt to write notes.
+	noteLimit = 5 * time.Second
+	// maxNotes is how many notes wait at most; more are dropped, each of which
+	// costs at most an answer given twice.
+	maxNotes = 8192
+)
+
+// Options says how a Journal works.
+type Options struct {
+	// Now is the wall clock; nil is time.Now.
+	Now func() time.Time
+	// GuardWindow is how long an unknown outcome holds repeats back; 0 is 24 h.
+	GuardWindow time.Duration
+}
+
+// A Journal keeps jobs in a store that many processes share. Its methods may
+// be called concurrently. It runs nothing in the background but the writing of
+// notes, and that only while there are some.
+//
+// Every method that changes something returns when the change is durable; it
+// fails with a *store.UnavailableError if the store cannot be used now.
+type Journal struct {
+	store store.Store
+	opts  Options
+
+	mu      sync.Mutex
+	notes   map[Handle]Note // waiting to ride with the next change
+	timer   *time.Timer     // writes notes that found none; nil if none wait
+	mine    map[Handle]held // open jobs that this process owns
+	gen     string          // generation of the store that mine is in
+	ghosts  map[Handle]bool // begun without certainty; their calls were not sent
+	changed chan struct{}   // closed at the next change made here
+	closed  bool
+
+	flushing sync.WaitGroup
+}
+
+// held is what it takes to write a job anew.
+type held struct {
+	job       Job
+	arguments []byte // nil if they are aside or not kept
+}
+
+// New returns a journal on a store, which it closes in the end.
+func New(s store.Store, opts Options) *Journal {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.GuardWindow == 0 {
+		opts.GuardWindow = GuardWindow
+	}
+	return &Journal{
+		store:   s,
+		opts:    opts,
+		notes:   make(map[Handle]Note),
+		mine:    make(map[Handle]held),
+		ghosts:  make(map[Handle]bool),
+		changed: make(chan struct{}),
+	}
+}
+
+// update makes one change. All notes that wait ride with it. A refusal that fn
+// returns does not undo what fn changed; a failure of the store does.
+func (j *Journal) update(ctx context.Context, fn func(*txn) error) error {
+	notes, ghosts := j.takeNotes()
+	var t *txn
+	var refused error
+	err := j.store.Update(ctx, func(tx store.Tx) error {
+		t = j.newTxn(tx)
+		t.readClock(true)
+		t.rewriteMine()
+		t.bury(ghosts)
+		for h, n := range notes {
+			t.note(h, n)
+		}
+		refused = fn(t)
+		return t.err
+	})
+	if err != nil {
+		j.returnNotes(notes, ghosts)
+		return err
+	}
+	j.committed(t)
+	return refused
+}
+
+// view looks at the journal.
+func (j *Journal) view(ctx context.Context, fn func(*txn) error) error {
+	var refused error
+	err := j.store.View(ctx, func(tx store.Tx) error {
+		t := j.newTxn(tx)
+		t.readClock(false)
+		refused = fn(t)
+		return t.err
+	})
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
+func (j *Journal) newTxn(tx store.Tx) *txn {
+	return &txn{
+		tx: tx, j: j, gen: tx.Generation(),
+		before:  make(map[Handle][]entry, 2),
+		touched: make(map[Handle]Job, 2),
+		alive:   make(map[string]bool, 2),
+	}
+}
+
+// committed brings memory up to date with a change that is durable.
+func (j *Journal) committed(t *txn) {
+	j.store.Discard(t.forget...)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.gen = t.gen
+	for h, job := range t.touched {
+		h0, ours := j.mine[h]
+		switch {
+		case job.State.Settled() || ours && job.Owner != h0.job.Owner:
+			delete(j.mine, h)
+		case ours:
+			h0.job = job
+			j.mine[h] = h0
+		}
+	}
+	for _, h := range t.gone {
+		delete(j.mine, h)
+	}
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// hold remembers an open job of ours, so that it can be written anew if the
+// journal is set aside.
+func (j *Journal) hold(job Job, arguments []byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !job.Arguments.Kept || job.Arguments.Aside != "" {
+		arguments = nil
+	}
+	j.mine[job.Handle] = held{job: job, arguments: arguments}
+}
+
+// rewriteMine writes our open jobs into a journal that was begun anew since we
+// last wrote.
+func (t *txn) rewriteMine() {
+	t.j.mu.Lock()
+	anew := t.j.gen != "" && t.j.gen != t.gen
+	var mine map[Handle]held
+	if anew {
+		mine = maps.Clone(t.j.mine)
+	}
+	t.j.mu.Unlock()
+	for h, m := range mine {
+		if t.tx.Get(tableJobs, []byte(h)) != nil {
+			continue
+		}
+		job := m.job
+		job.observe(t.now, "rewritten", "the journal it was in is gone")
+		if m.arguments != nil {
+			t.keepBody(&job, &job.Arguments, suffixArguments, m.arguments, "")
+		} else if job.Arguments.Aside == "" {
+			job.Arguments.Kept = false
+		}
+		if k := job.KeyPrint; !k.IsZero() {
+			t.put(tableKeys, k[:], []byte(h))
+		}
+		t.save(&job)
+	}
+}
+
+// Mine lists the open jobs that this process owns.
+func (j *Journal) Mine() []Job {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := make([]Job, 0, len(j.mine))
+	for _, m := range j.mine {
+		list = append(list, m.job)
+	}
+	return list
+}
+
+// secrets fetches the key of the store.
+func (j *Journal) secrets(ctx context.Context) (secrets, error) {
+	key, err := j.store.Secret(ctx)
+	return secrets{key: key}, err
+}
+
+// Close writes the notes that wait and closes the store. While this process
+// owns open jobs its owner's traces stay, so that others find those lost.
+func (j *Journal) Close(ctx context.Context) error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	j.unschedule()
+	waiting := len(j.notes) + len(j.ghosts)
+	j.mu.Unlock()
+	var err error
+	if waiting > 0 {
+		err = j.update(ctx, func(*txn) error { return nil })
+	}
+	j.flushing.Wait()
+	j.mu.Lock()
+	open := len(j.mine) > 0
+	j.mu.Unlock()
+	return errors.Join(err, j.store.Close(open))
+}

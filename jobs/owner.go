@@ -1,0 +1,86 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+)
+
+// Lost lists the open jobs of an account whose owner is gone, oldest first, at
+// most limit.
+func (j *Journal) Lost(ctx context.Context, a Account, limit int) ([]Job, error) {
+	var list []Job
+	err := j.view(ctx, func(t *txn) error {
+		list = nil
+		for k, v := range t.tx.Scan(tableLive, nil) {
+			b, ok := decodeBrief(v)
+			_, h, okKey := splitTimeKey(k)
+			if !ok || !okKey || b.state != Working && b.state != InputRequired || !t.lost(b.owner) {
+				continue
+			}
+			if job, ok := t.job(h); ok && job.Account == a {
+				list = append(list, job)
+			}
+			if len(list) == limit {
+				break
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Claim makes a job ours whose owner is gone, from exactly the owner that the
+// caller saw; whoever loses gets ErrStale and does nothing. The network is used
+// only afterwards.
+//
+// A job with an upstream task or a stream that can be resumed stays open, and
+// is for the caller to go on with. Any other becomes outcome_unknown: its
+// record is older than its first byte and proves nothing.
+func (j *Journal) Claim(ctx context.Context, h Handle, from string) (Job, error) {
+	self, err := j.store.Owner(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	job, err := j.change(ctx, h, func(t *txn, job *Job) error {
+		switch {
+		case job.Owner != from:
+			return fmt.Errorf("claim job %s: %w", h, ErrStale)
+		case job.State.Settled():
+			return fmt.Errorf("claim job %s: %w", h, ErrSettled)
+		case !t.lost(from):
+			return fmt.Errorf("claim job %s: %w", h, ErrNotLost)
+		}
+		t.takeOver(job, self)
+		return nil
+	})
+	if err == nil && !job.State.Settled() {
+		j.hold(job, nil)
+	}
+	return job, err
+}
+
+// takeOver makes self the owner of a job whose owner is gone. It reports
+// whether there is something to go on with; if not, the outcome is unknown.
+func (t *txn) takeOver(j *Job, self string) bool {
+	if t.lost(j.Waiter) {
+		j.Waiter = ""
+	}
+	j.Owner, j.UpdatedAt = self, t.now
+	j.observe(t.now, "taken over", "its bridge is gone")
+	if j.State == OutcomeUnknown || j.UpstreamTask != "" || len(j.SealedResume) > 0 || !j.Round.IsZero() {
+		return j.State != OutcomeUnknown
+	}
+	if err := t.settle(j, j.Seen(), End{State: OutcomeUnknown, Evidence: BridgeLost, EndedBy: "bridge"}); err != nil {
+		t.fail(err)
+	}
+	return false
+}
+
+// OwnerLost reports whether a job is open and its owner gone.
+func (j *Journal) OwnerLost(ctx context.Context, job Job) (lost bool, err error) {
+	err = j.view(ctx, func(t *txn) error {
+		lost = !job.State.Settled() && t.lost(job.Owner)
+		return nil
+	})
+	return lost, err
+}

@@ -1,0 +1,174 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+)
+
+const (
+	pruneEvery = time.Hour      // at most once in, per journal
+	pruneSlice = 500            // jobs in one change
+	wipeWithin = 24 * time.Hour // wiped content leaves the disk within
+)
+
+// Pruned says what a prune did.
+type Pruned struct {
+	Skipped   bool // another one was less than an hour ago, or the clock is in doubt
+	Removed   int  // records
+	Wiped     int  // bodies of records that stay
+	Rewritten bool // the store was compacted
+}
+
+// Prune removes what has expired, at most 500 jobs a change, and at most once
+// an hour per journal; then it gives back space.
+func (j *Journal) Prune(ctx context.Context) (Pruned, error) {
+	var total Pruned
+	for first := true; ; first = false {
+		slice, more, err := j.pruneSlice(ctx, first)
+		if err != nil || slice.Skipped {
+			total.Skipped = slice.Skipped
+			return total, err
+		}
+		total.Removed += slice.Removed
+		total.Wiped += slice.Wiped
+		if !more {
+			break
+		}
+	}
+	var err error
+	total.Rewritten, err = j.tidy(ctx)
+	return total, err
+}
+
+func (j *Journal) pruneSlice(ctx context.Context, first bool) (p Pruned, more bool, err error) {
+	err = j.update(ctx, func(t *txn) error {
+		p, more = Pruned{}, false
+		if !t.sure || first && t.due.Sub(readMark(t.tx, markPruned)) < pruneEvery {
+			p.Skipped = true
+			return nil
+		}
+		if first {
+			t.setMark(markPruned, t.due)
+		}
+		list := t.expired()
+		for _, h := range list {
+			t.pruneOne(h, &p)
+		}
+		more = len(list) == pruneSlice
+		return nil
+	})
+	return p, more, err
+}
+
+// expired lists the jobs that something is due for.
+func (t *txn) expired() []Handle {
+	var list []Handle
+	for k := range t.tx.Scan(tableDue, nil) {
+		at, h, ok := splitTimeKey(k)
+		if !ok || at.After(t.due) || len(list) == pruneSlice {
+			break
+		}
+		list = append(list, h)
+	}
+	return list
+}
+
+func (t *txn) pruneOne(h Handle, p *Pruned) {
+	j, ok := t.job(h)
+	if !ok {
+		return
+	}
+	switch {
+	case !j.State.Settled() && j.State != OutcomeUnknown && !t.lost(j.Owner):
+		j.UpdatedAt = t.due // still in somebody's hands: look again in a month
+		t.save(&j)
+	case !j.ExpiresAt().After(t.due):
+		t.remove(&j)
+		p.Removed++
+	default:
+		t.save(&j) // wipes
+		p.Wiped++
+	}
+}
+
+// tidy gives back space, and sees to it that what was wiped leaves the disk.
+func (j *Journal) tidy(ctx context.Context) (bool, error) {
+	wiped := false
+	err := j.view(ctx, func(t *txn) error {
+		at := readMark(t.tx, markWiped)
+		wiped = !at.IsZero() && t.due.Sub(at) >= wipeWithin
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	rewritten, err := j.store.Tidy(ctx, wiped, named)
+	if err != nil || !rewritten {
+		return rewritten, err
+	}
+	return true, j.update(ctx, func(t *txn) error {
+		t.delete(tableMarks, markWiped)
+		return nil
+	})
+}
+
+// named reports whether a job names an owner, or a body beside the tables.
+func named(tx store.Tx, name string) bool {
+	if h, _, body := strings.Cut(name, "."); body {
+		return bytes.Contains(tx.Get(tableJobs, []byte(h)), []byte(name))
+	}
+	for _, v := range tx.Scan(tableLive, nil) {
+		if b, ok := decodeBrief(v); ok && (b.owner == name || b.waiter == name) && !b.state.Settled() {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget removes every job of an account, open ones too, and returns how many.
+// An empty account is all of them, with everything that was set aside.
+func (j *Journal) Forget(ctx context.Context, a Account) (int, error) {
+	total := 0
+	for {
+		n := 0
+		err := j.update(ctx, func(t *txn) error {
+			n = 0
+			for _, h := range t.ofAccount(a) {
+				if job, ok := t.job(h); ok {
+					t.remove(&job)
+					n++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return total, err
+		}
+		if total += n; n < pruneSlice {
+			break
+		}
+	}
+	if a == (Account{}) {
+		return total, j.store.Erase(ctx)
+	}
+	_, err := j.store.Tidy(ctx, true, named)
+	return total, err
+}
+
+func (t *txn) ofAccount(a Account) []Handle {
+	var list []Handle
+	for k := range t.tx.Scan(tableTimes, nil) {
+		_, h, _ := splitTimeKey(k)
+		if job, ok := t.job(h); ok && (a == (Account{}) || job.Account == a) {
+			list = append(list, h)
+		}
+		if len(list) == pruneSlice {
+			break
+		}
+	}
+	return list
+}

@@ -1,0 +1,189 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+)
+
+// GiveHandle records that the job's handle is about to be given to a host: from
+// now on nobody waits for it, and it can be collected by handle. A handle that
+// is not journaled is not given out.
+func (j *Journal) GiveHandle(ctx context.Context, h Handle) (Job, error) {
+	return j.change(ctx, h, func(t *txn, job *Job) error {
+		if !job.HandleOut {
+			job.HandleOut, job.Waiter, job.UpdatedAt = true, "", t.now
+			if job.State == Working {
+				job.Evidence = AnswerDeadline
+			}
+			job.observe(t.now, "handle given out", "")
+		}
+		return nil
+	})
+}
+
+// Working moves an unknown or waiting job back to working: a status tool said
+// that it runs, or its question was answered.
+func (j *Journal) Working(ctx context.Context, h Handle, seen Seen, why string) (Job, error) {
+	return j.change(ctx, h, func(t *txn, job *Job) error {
+		if err := job.move(Working, seen, t.now); err != nil {
+			return err
+		}
+		job.observe(t.now, Working.String(), why)
+		return nil
+	})
+}
+
+// SetTask records the task that upstream made of the call. Only the owner may.
+func (j *Journal) SetTask(ctx context.Context, h Handle, task string) (Job, error) {
+	return j.ownChange(ctx, h, func(t *txn, job *Job) error {
+		job.UpstreamTask = clip(task, maxName)
+		job.observe(t.now, "upstream task", "")
+		return nil
+	})
+}
+
+// SetResumption records how the stream of the call can be reopened, when its
+// first event id is seen; later ids come by Note. Only the owner may.
+func (j *Journal) SetResumption(ctx context.Context, h Handle, r Resumption) (Job, error) {
+	sec, err := j.secrets(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	sealed, err := sec.seal(h, r)
+	if err != nil {
+		return Job{}, fmt.Errorf("job %s: %w", h, err)
+	}
+	return j.ownChange(ctx, h, func(t *txn, job *Job) error {
+		job.SealedResume = sealed
+		job.observe(t.now, "stream can be resumed", "")
+		return nil
+	})
+}
+
+// Resumption opens a job's resumption; ok is false if it has none that can be
+// read.
+func (j *Journal) Resumption(ctx context.Context, job Job) (r Resumption, ok bool, err error) {
+	if len(job.SealedResume) == 0 {
+		return Resumption{}, false, nil
+	}
+	sec, err := j.secrets(ctx)
+	if err != nil {
+		return Resumption{}, false, err
+	}
+	if err := sec.open(job.Handle, job.SealedResume, &r); err != nil {
+		return Resumption{}, false, nil // the key is another now
+	}
+	return r, true, nil
+}
+
+// advance replaces the event id of a resumption.
+func (t *txn) advance(j *Job, event string) {
+	key, err := t.j.store.Secret(context.Background())
+	sec := secrets{key: key}
+	var r Resumption
+	if err != nil || len(j.SealedResume) == 0 || sec.open(j.Handle, j.SealedResume, &r) != nil {
+		return
+	}
+	r.EventID = event
+	if sealed, err := sec.seal(j.Handle, r); err == nil {
+		j.SealedResume = sealed
+	}
+}
+
+// ownChange is change for the owner alone.
+func (j *Journal) ownChange(ctx context.Context, h Handle, fn func(*txn, *Job) error) (Job, error) {
+	job, err := j.change(ctx, h, func(t *txn, job *Job) error {
+		switch {
+		case job.State.Settled():
+			return fmt.Errorf("job %s is %s: %w", h, job.State, ErrSettled)
+		case !j.owns(job):
+			return fmt.Errorf("job %s: %w", h, ErrNotOwner)
+		}
+		job.UpdatedAt = t.now
+		return fn(t, job)
+	})
+	return job, err
+}
+
+// AskHost keeps a question of upstream's until a host answers it, and moves the
+// job to input_required.
+func (j *Journal) AskHost(ctx context.Context, h Handle, q Question) (Job, error) {
+	return j.ownChange(ctx, h, func(t *txn, job *Job) error {
+		if len(job.Questions) >= maxQuestions {
+			return fmt.Errorf("job %s: %w open questions", h, ErrTooMany)
+		}
+		if err := job.move(InputRequired, job.Seen(), t.now); err != nil {
+			return err
+		}
+		q.AskedAt = t.now
+		job.Questions = append(job.Questions, q)
+		job.observe(t.now, "question", "")
+		return nil
+	})
+}
+
+// Answered forgets a question; with none left the job works again.
+func (j *Journal) Answered(ctx context.Context, h Handle, id string) (Job, error) {
+	return j.ownChange(ctx, h, func(t *txn, job *Job) error {
+		n := len(job.Questions)
+		job.Questions = slices.DeleteFunc(job.Questions, func(q Question) bool { return q.ID == id })
+		if len(job.Questions) == n {
+			return fmt.Errorf("job %s: %w: %s", h, ErrNoQuestion, clip(id, maxNote))
+		}
+		job.observe(t.now, "question answered", "")
+		if len(job.Questions) == 0 && job.State == InputRequired {
+			return job.move(Working, job.Seen(), t.now)
+		}
+		return nil
+	})
+}
+
+// Await records, before it is sent to the host, the requestState with which the
+// next round of the call will come. Nothing runs upstream meanwhile, and any
+// process of the account may take the round up.
+func (j *Journal) Await(ctx context.Context, h Handle, requestState []byte) (Job, error) {
+	return j.ownChange(ctx, h, func(t *txn, job *Job) error {
+		if err := job.move(InputRequired, job.Seen(), t.now); err != nil {
+			return err
+		}
+		job.Round = roundPrint(job.Account, requestState)
+		job.observe(t.now, "input required", "")
+		return nil
+	})
+}
+
+// NextRound finds the job that waits for a requestState, makes it ours and
+// moves it to working. A state that no job of the account waits for, or that
+// was used before, is ErrNoSuchRound.
+func (j *Journal) NextRound(ctx context.Context, a Account, requestState []byte) (Job, error) {
+	self, err := j.store.Owner(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	var job Job
+	round := roundPrint(a, requestState)
+	err = j.update(ctx, func(t *txn) error {
+		var ok bool
+		if job, ok = t.job(Handle(t.tx.Get(tableRounds, round[:]))); !ok || job.State != InputRequired || job.Account != a {
+			return ErrNoSuchRound
+		}
+		if err := job.move(Working, job.Seen(), t.now); err != nil {
+			return err
+		}
+		job.Round, job.Owner, job.Waiter = Print{}, self, self
+		job.Rounds++
+		job.observe(t.now, "next round", "")
+		t.save(&job)
+		return nil
+	})
+	if err == nil {
+		j.hold(job, nil)
+	}
+	return job, err
+}
+
+func roundPrint(a Account, requestState []byte) Print {
+	return Print(sha256.Sum256(fmt.Appendf(nil, "%q %q %s", a.Server, a.Principal, requestState)))
+}

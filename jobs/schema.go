@@ -1,0 +1,123 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+)
+
+// The tables of a journal; doc.go draws them.
+const (
+	tableMarks  store.Table = "marks"
+	tableJobs   store.Table = "jobs"
+	tableBodies store.Table = "bodies"
+	tableTimes  store.Table = "times"
+	tableLive   store.Table = "live"
+	tablePrints store.Table = "prints"
+	tableDue    store.Table = "due"
+	tableKeys   store.Table = "keys"
+	tableRounds store.Table = "rounds"
+	tableAsks   store.Table = "asks"
+)
+
+// Schema is what a journal's store holds.
+func Schema() store.Schema {
+	return store.Schema{
+		Tables: []store.Table{tableMarks, tableJobs, tableBodies, tableTimes, tableLive,
+			tablePrints, tableDue, tableKeys, tableRounds, tableAsks},
+		Migrations: migrations(),
+	}
+}
+
+// migrations lists the change from each version of the schema to the next. The
+// tables themselves are made before; a migration moves what is in them.
+func migrations() []func(store.Tx) error {
+	return []func(store.Tx) error{
+		func(store.Tx) error { return nil }, // 0 to 1: a new journal
+	}
+}
+
+// Suffixes of a handle in the bodies table, and of a body's name aside.
+const (
+	suffixArguments = ".arguments"
+	suffixResult    = ".result"
+)
+
+// timeKey orders by time, then by handle.
+func timeKey(t time.Time, h Handle) []byte {
+	k := make([]byte, 0, 8+handleLength)
+	k = binary.BigEndian.AppendUint64(k, uint64(max(t.UnixNano(), 0)))
+	return append(k, h...)
+}
+
+// splitTimeKey undoes timeKey.
+func splitTimeKey(k []byte) (time.Time, Handle, bool) {
+	if len(k) < 8 {
+		return time.Time{}, "", false
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(k))), Handle(k[8:]), true
+}
+
+// printKey orders by print, then by time, then by handle.
+func printKey(p Print, t time.Time, h Handle) []byte {
+	return append(bytes.Clone(p[:]), timeKey(t, h)...)
+}
+
+// A brief is the value of an index entry: enough to pass a job over without
+// reading its record.
+type brief struct {
+	state     State
+	handleOut bool
+	owner     string
+	waiter    string
+}
+
+func (j *Job) brief() brief {
+	return brief{state: j.State, handleOut: j.HandleOut, owner: j.Owner, waiter: j.Waiter}
+}
+
+func (b brief) encode() []byte {
+	v := []byte{byte(b.state), 0, byte(len(b.owner))}
+	if b.handleOut {
+		v[1] = 1
+	}
+	v = append(v, b.owner...)
+	return append(v, b.waiter...)
+}
+
+func decodeBrief(v []byte) (brief, bool) {
+	if len(v) < 3 || len(v) < 3+int(v[2]) {
+		return brief{}, false
+	}
+	owner, waiter := v[3:3+int(v[2])], v[3+int(v[2]):]
+	return brief{state: State(v[0]), handleOut: v[1] != 0, owner: string(owner), waiter: string(waiter)}, true
+}
+
+// An entry is one row that an index has for a job.
+type entry struct {
+	table store.Table
+	key   []byte
+	value []byte
+}
+
+// entries lists the rows of all indexes for a job; what they are follows from
+// the record alone.
+func (j *Job) entries() []entry {
+	e := make([]entry, 0, 7)
+	e = append(e,
+		entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}},
+		entry{tableDue, timeKey(j.due(), j.Handle), []byte{}})
+	if j.live() {
+		b := j.brief().encode()
+		e = append(e,
+			entry{tableLive, timeKey(j.CreatedAt, j.Handle), b},
+			entry{tablePrints, printKey(j.Fingerprint, j.CreatedAt, j.Handle), b},
+			entry{tablePrints, printKey(j.ToolPrint, j.CreatedAt, j.Handle), b})
+	}
+	if !j.Round.IsZero() {
+		e = append(e, entry{tableRounds, j.Round[:], []byte(j.Handle)})
+	}
+	return e
+}

@@ -1,0 +1,158 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+)
+
+// maxInline is the largest body kept in a table; larger ones live beside it. A
+// store whose tables hold large values gets slow for good once they are freed.
+const maxInline = 64 << 10
+
+// A txn is one look at, or change of, the journal. The first failure of the
+// store sticks in err, as in a bufio.Writer; everything after is without
+// meaning and the whole change is dropped.
+type txn struct {
+	tx  store.Tx
+	j   *Journal
+	now time.Time // by the wall clock; for time stamps
+	due time.Time // the latest time that is certain to have come; for windows and limits
+
+	sure bool   // the wall clock is not in doubt
+	gen  string // generation of the store
+	err  error
+
+	before  map[Handle][]entry // index rows of the jobs read, as they are stored
+	touched map[Handle]Job     // jobs saved
+	gone    []Handle           // jobs removed
+	forget  []string           // bodies aside to discard after the change
+	alive   map[string]bool    // owners looked at
+}
+
+func (t *txn) fail(err error) {
+	if t.err == nil && err != nil {
+		t.err = err
+	}
+}
+
+func (t *txn) put(table store.Table, key, value []byte) { t.fail(t.tx.Put(table, key, value)) }
+func (t *txn) delete(table store.Table, key []byte)     { t.fail(t.tx.Delete(table, key)) }
+
+// job reads a record; ok is false if there is none.
+func (t *txn) job(h Handle) (j Job, ok bool) {
+	v := t.tx.Get(tableJobs, []byte(h))
+	if v == nil {
+		return Job{}, false
+	}
+	if err := json.Unmarshal(v, &j); err != nil || j.Handle != h {
+		t.fail(fmt.Errorf("%w: record of job %s", store.ErrDamaged, h))
+		return Job{}, false
+	}
+	if t.before != nil {
+		t.before[h] = j.entries()
+	}
+	return j, true
+}
+
+// find is job with the error that callers get.
+func (t *txn) find(h Handle) (Job, error) {
+	j, ok := t.job(h)
+	if !ok {
+		return Job{}, &NotFoundError{Handle: h, SetAside: t.tx.SetAside()}
+	}
+	return j, nil
+}
+
+// save writes a record and brings its index rows up to date. It first wipes
+// what the record's state no longer allows to be kept.
+func (t *txn) save(j *Job) {
+	t.wipe(j)
+	v, err := json.Marshal(j)
+	if err != nil {
+		t.fail(fmt.Errorf("encode job %s: %w", j.Handle, err))
+		return
+	}
+	t.put(tableJobs, []byte(j.Handle), v)
+	old, rows := t.before[j.Handle], j.entries()
+	for _, e := range old {
+		if !slices.ContainsFunc(rows, func(n entry) bool { return n.table == e.table && bytes.Equal(n.key, e.key) }) {
+			t.delete(e.table, e.key)
+		}
+	}
+	for _, e := range rows {
+		if !slices.ContainsFunc(old, func(o entry) bool {
+			return o.table == e.table && bytes.Equal(o.key, e.key) && bytes.Equal(o.value, e.value)
+		}) {
+			t.put(e.table, e.key, e.value)
+		}
+	}
+	t.before[j.Handle] = rows
+	t.touched[j.Handle] = *j
+}
+
+// remove deletes everything of a job.
+func (t *txn) remove(j *Job) {
+	t.dropBody(j, &j.Arguments, suffixArguments)
+	t.dropBody(j, &j.Result, suffixResult)
+	for _, e := range t.before[j.Handle] {
+		t.delete(e.table, e.key)
+	}
+	if k := j.KeyPrint; !k.IsZero() && string(t.tx.Get(tableKeys, k[:])) == string(j.Handle) {
+		t.delete(tableKeys, k[:])
+	}
+	t.dropAsks(j.Handle)
+	t.delete(tableJobs, []byte(j.Handle))
+	t.gone = append(t.gone, j.Handle)
+}
+
+// wipe drops the bodies that a record may not keep any longer.
+func (t *txn) wipe(j *Job) {
+	if j.Arguments.Kept && !j.keepsArguments() {
+		t.dropBody(j, &j.Arguments, suffixArguments)
+	}
+	if j.Result.Kept && j.State.Settled() && !j.resultUntil().After(t.due) {
+		t.dropBody(j, &j.Result, suffixResult)
+	}
+}
+
+func (t *txn) dropBody(j *Job, b *Body, suffix string) {
+	if !b.Kept {
+		return
+	}
+	if b.Aside != "" {
+		t.forget = append(t.forget, b.Aside)
+	} else {
+		t.delete(tableBodies, []byte(string(j.Handle)+suffix))
+	}
+	b.Kept, b.Aside = false, ""
+	t.markWiped()
+}
+
+// keepBody stores a body in a table, or names the one that was staged.
+func (t *txn) keepBody(j *Job, b *Body, suffix string, content []byte, staged string) {
+	*b = Body{Size: int64(len(content)), Kept: true, Aside: staged}
+	if staged == "" {
+		t.put(tableBodies, []byte(string(j.Handle)+suffix), content)
+	}
+}
+
+// lost reports whether an owner is gone; the answer holds for the whole txn.
+func (t *txn) lost(owner string) bool {
+	if owner == "" {
+		return true
+	}
+	alive, known := t.alive[owner]
+	if !known {
+		alive = !t.j.store.Lost(owner)
+		t.alive[owner] = alive
+	}
+	return !alive
+}
+
+// waited reports whether a living process has a host that waits for the job.
+func (t *txn) waited(j *Job) bool { return j.Waiter != "" && !t.lost(j.Waiter) }
