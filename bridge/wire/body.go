@@ -38,6 +38,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close ends the stream if it has not ended.
 func (b *body) Close() error {
+	b.hop.stop() // first, or a connection that takes no frame could hold Close up
 	err := b.from.Close()
 	b.finish()
 	return err
@@ -46,7 +47,7 @@ func (b *body) Close() error {
 func (b *body) finish() {
 	if b.finished.CompareAndSwap(false, true) {
 		b.hop.stop()
-		b.pool.done(b.conn)
+		b.pool.done(b.conn, false)
 	}
 }
 

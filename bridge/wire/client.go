@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mcpbridge/mcpbridge/classify"
 )
 
@@ -39,8 +41,8 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	if r.Header == nil {
 		r.Header = make(http.Header, len(c.headers))
 	}
-	if name := resendingHeader(r.Header); name != "" {
-		return nil, unsent(classify.Connect, nil, "header %s would allow the request to be sent twice", name)
+	if f := checkHeader(r.Header); f != nil {
+		return nil, f
 	}
 	for name, values := range c.headers {
 		if _, set := r.Header[name]; !set {
@@ -74,6 +76,7 @@ func (c *Client) follow(ctx context.Context, r *Request, first *url.URL) (*Respo
 			return resp, nil
 		}
 		resp.Drain(redirectDrain)
+		r.Header = r.Header.Clone() // the old one may still be on its way out
 		trail.add(next)
 	}
 }
@@ -117,4 +120,23 @@ func (c *Client) request(h *hop, r *Request, to *url.URL) *http.Request {
 		req.ContentLength = int64(len(r.Body))
 	}
 	return req
+}
+
+// checkHeader refuses what HTTP/1.1 and HTTP/2 would refuse at different
+// moments.
+func checkHeader(h http.Header) *Failure {
+	if name := resendingHeader(h); name != "" {
+		return unsent(classify.Connect, nil, "header %s would allow the request to be sent twice", name)
+	}
+	for name, values := range h {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return unsent(classify.Connect, nil, "%q cannot be the name of a header", oneLine(name))
+		}
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldValue(v) {
+				return unsent(classify.Connect, nil, "the value of header %s cannot be sent: it holds a control character", name)
+			}
+		}
+	}
+	return nil
 }

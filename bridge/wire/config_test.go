@@ -81,6 +81,13 @@ func TestRequestHeaders(t *testing.T) {
 	r := post("{}")
 	r.Header["Idempotency-Key"] = []string{"1"}
 	proves(t, fails(t, c, r), classify.Connect, classify.NothingSent, "sent twice")
+	r = post("{}")
+	r.Header["Mcp-Name"] = []string{secret + "\n"}
+	f := fails(t, c, r)
+	proves(t, f, classify.Connect, classify.NothingSent, "Mcp-Name")
+	if strings.Contains(f.Detail, secret) {
+		t.Errorf("detail %q holds the value", f.Detail)
+	}
 }
 
 // A tripper is a middleware made of a function.
@@ -126,13 +133,26 @@ func TestMiddleware(t *testing.T) {
 	}), post("{}"))
 	proves(t, f, classify.Exchange, classify.MaybeSent, "second time")
 
+	// On a kept connection as on a new one: no other is tried in turn.
+	c := with(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		if r.Method == "DELETE" {
+			r.Header.Set("Authorization", "two\nlines")
+		}
+		return next.RoundTrip(r)
+	})
+	must(t, c, get())
+	f = fails(t, c, &Request{Method: "DELETE"})
+	proves(t, f, classify.Exchange, classify.NothingSent, "could not carry the request", "Authorization")
+
 	f = fails(t, with(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.URL.Host = "127.0.0.1:1"
 		return next.RoundTrip(r)
 	}), post("{}"))
 	proves(t, f, classify.Connect, classify.NothingSent, "not on the configured server")
-	s.got(t, "POST /mcp {} Bearer x", "POST /mcp/ {} Bearer x", "POST /mcp {} ")
+	s.got(t, "POST /mcp {} Bearer x", "POST /mcp/ {} Bearer x", "POST /mcp {} ",
+		"GET /mcp  ", "GET /mcp/  ")
 }
 
 func TestContentEncodings(t *testing.T) {
@@ -241,6 +261,30 @@ func TestSleepWatchRuns(t *testing.T) {
 		synctest.Wait()
 		if woken != 0 {
 			t.Errorf("woken %d times without a sleep", woken)
+		}
+	})
+}
+
+func TestWakeIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w SleepWatch
+		start, looks, woken := time.Now().Round(0), 0, make(chan time.Time, 9)
+		slept := func() bool { // the third look comes two minutes of wall time late
+			at := start.Add(time.Duration(looks) * sleepTick)
+			if looks >= 2 {
+				at = at.Add(2 * time.Minute)
+			}
+			looks++
+			return w.slept(at, time.Duration(looks)*sleepTick)
+		}
+		go run(t.Context(), slept, func() { woken <- time.Now() })
+		if at := <-woken; at.Sub(start) != 2*sleepTick {
+			t.Errorf("told after %v", at.Sub(start))
+		}
+		<-time.After(time.Minute)
+		if len(woken) != 0 {
+			t.Error("told twice")
 		}
 	})
 }

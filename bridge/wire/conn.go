@@ -19,6 +19,7 @@ type conn struct {
 	gen    int       // pool.gen when it was made
 	uses   int       // requests it carried
 	active int       // requests it carries
+	broken bool      // it refused a request; not to be used again
 	rested time.Time // when it last became idle
 }
 
@@ -37,7 +38,8 @@ func (cn *conn) close() {
 	cn.http1.Close()
 }
 
-// dead reports whether a connection that carries no request can carry none.
+// dead reports whether a connection that carries no request can carry none. An
+// HTTP/2 connection that ended before its first request does not know it.
 func (cn *conn) dead() bool {
 	if cn.http2 != nil {
 		return !cn.http2.CanTakeNewRequest()

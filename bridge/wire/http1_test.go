@@ -287,7 +287,10 @@ func TestNothingWritten(t *testing.T) {
 	h := &hop{stop: func() {}}
 	h.Context = bounded(t)
 	req := c.request(h, post("{}"), c.url)
-	_, f = c.exchange(h, cn, req)
+	_, refused, f := c.exchange(h, cn, req)
+	if !refused {
+		t.Error("the connection took the request")
+	}
 	proves(t, f, classify.Exchange, classify.NothingSent, "before the request was sent")
 	s.got(t, 0)
 }

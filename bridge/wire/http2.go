@@ -19,6 +19,7 @@ import (
 const (
 	pingEvery     = 30 * time.Second // without a frame from the peer
 	pingPatience  = 15 * time.Second // until such a ping counts as lost
+	writePatience = 30 * time.Second // for a byte to leave, or the connection counts as dead
 	idlePing      = 10 * time.Second // idle for longer: ping before use
 	idlePingWait  = 3 * time.Second  // for the answer to that ping
 	streamWindow  = 1 << 20          // bytes a server may send ahead per stream
@@ -39,6 +40,7 @@ func newHTTP2() http2Side {
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout:               pingEvery,
 			PingTimeout:                   pingPatience,
+			WriteByteTimeout:              writePatience,
 			MaxReceiveBufferPerStream:     streamWindow,
 			MaxReceiveBufferPerConnection: sessionWindow,
 		},

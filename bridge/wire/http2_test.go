@@ -298,6 +298,28 @@ func TestHTTP2IdleGoAway(t *testing.T) {
 	s.got(t, 2)
 }
 
+// A connection that ends right after the handshake must not be tried for ever.
+func TestHTTP2EndsAtOnce(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	a := newAuthority(t)
+	l := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{a.sign(t)}, NextProtos: []string{"h2"}})
+	s := serveOn(t, l, "https", func(_ *raw, conn net.Conn) { conn.(*tls.Conn).Handshake() })
+	c := client(t, s.url, a.trust)
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			if f := fails(t, c, post("{}")); f.Stage != classify.Exchange && f.Stage != classify.Handshake {
+				t.Errorf("stage %d: %s", f.Stage, f.Detail)
+			}
+		})
+	}
+	group.Wait()
+	if got := s.connections(); got > n {
+		t.Errorf("%d connections for %d requests", got, n)
+	}
+}
+
 func TestHTTP2DropIdle(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -79,8 +79,11 @@ func (p *pool) pick(write bool, now time.Time) pick {
 func (p *pool) pickShared(now time.Time) pick {
 	for i := len(p.shared) - 1; i >= 0; i-- {
 		cn := p.shared[i]
-		if cn.active == 0 && cn.dead() {
+		if cn.active == 0 && (cn.broken || cn.dead()) {
 			p.forget(cn)
+			continue
+		}
+		if cn.broken {
 			continue
 		}
 		if cn.active == 0 && rest(cn.rested, now) > idlePing {
@@ -159,15 +162,16 @@ func (p *pool) landed(lead *flight, cn *conn, f *Failure, alone bool) *Failure {
 	return nil
 }
 
-// done gives a connection back after a request.
-func (p *pool) done(cn *conn) {
+// done gives a connection back after a request, which it may have refused.
+func (p *pool) done(cn *conn, refused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cn.active--
+	cn.broken = cn.broken || refused
 	cn.rested = time.Now()
 	switch {
 	case cn.http2 != nil:
-		if cn.active == 0 && cn.dead() {
+		if cn.active == 0 && (cn.broken || cn.dead()) {
 			p.forget(cn)
 		}
 	case p.closed, cn.gen != p.gen, cn.http1.Available() == 0, len(p.idle) >= maxIdle:

@@ -69,19 +69,19 @@ func (s sender) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, f
 		}
 		h.reused = reused
-		resp, f := s.c.exchange(h, cn, req)
+		resp, refused, f := s.c.exchange(h, cn, req)
 		if f == nil {
 			return resp, nil
 		}
-		if !h.again(req, f) {
+		if !refused || !h.again(req, f) {
 			return nil, f
 		}
 	}
 }
 
-// again reports whether a request may try another connection: it met one from
-// the pool that had died unnoticed, and not a byte of it was written. That is
-// still one request on the wire. Every turn uses up such a connection.
+// again reports whether a request may try another connection, after one from
+// the pool that had died unnoticed refused it: if not a byte of it was written.
+// That is still one request on the wire. Every turn uses up such a connection.
 func (h *hop) again(req *http.Request, f *Failure) bool {
 	if !h.reused || f.Stage != classify.Exchange || f.Sent != classify.NothingSent || h.Err() != nil {
 		return false
@@ -96,55 +96,79 @@ func (h *hop) again(req *http.Request, f *Failure) bool {
 	return true
 }
 
-// exchange sends req on cn and waits for the head of the answer.
-func (c *Client) exchange(h *hop, cn *conn, req *http.Request) (*http.Response, *Failure) {
+// exchange sends req on cn and waits for the head of the answer. It also says
+// whether cn refused the request because it had ended before.
+func (c *Client) exchange(h *hop, cn *conn, req *http.Request) (resp *http.Response, refused bool, f *Failure) {
 	before := cn.socket.writes.Load()
 	resp, err := cn.roundTrip(req)
 	if err != nil {
-		f := c.judge(h, cn, before, err)
-		h.stop()
-		c.pool.done(cn)
-		return nil, f
+		refused = cn.refused(before, err)
+		f = c.judge(h, cn, refused, before, err)
+		c.pool.done(cn, refused)
+		return nil, refused, f
 	}
 	cn.answered.Store(true)
-	if c.dialer.route.forward && resp.StatusCode == http.StatusProxyAuthRequired {
-		resp.Body.Close()
-		h.stop()
-		c.pool.done(cn)
-		return nil, wantsLogin(c.dialer.route.proxy)
-	}
 	b := &body{from: resp.Body, hop: h, conn: cn, pool: &c.pool, host: c.dialer.host}
 	if resp.Body == http.NoBody {
 		b.finish()
 	}
 	resp.Body = b
-	return resp, nil
+	if c.dialer.route.forward && resp.StatusCode == http.StatusProxyAuthRequired {
+		b.Close()
+		return nil, false, wantsLogin(c.dialer.route.proxy)
+	}
+	return resp, false, nil
+}
+
+// refused reports whether err means that the connection had ended before it
+// took a byte of the request.
+func (cn *conn) refused(before int64, err error) bool {
+	if cn.http2 != nil {
+		return unused(err)
+	}
+	return cn.socket.writes.Load() == before && cn.http1.Err() != nil
 }
 
 // judge says what is proven about a request on cn that got no answer.
-func (c *Client) judge(h *hop, cn *conn, before int64, err error) *Failure {
+func (c *Client) judge(h *hop, cn *conn, refused bool, before int64, err error) *Failure {
 	host := c.dialer.host
 	if alert := cn.socket.alert.Load(); alert != nil && !cn.answered.Load() {
-		return refusedCertificate(host, *alert, len(c.dialer.tls.Certificates) > 0, err)
+		return c.dialer.refusedLate(*alert, err)
 	}
-	f := &Failure{Stage: classify.Exchange, Err: err}
-	switch {
-	case cn.http2 == nil && cn.socket.writes.Load() == before, cn.http2 != nil && unused(err):
-		f.Sent = classify.NothingSent
-	case cn.http2 != nil:
-		if refused, why := unprocessed(err); refused {
+	if cn.http2 != nil {
+		if unread, why := unprocessed(err); unread {
 			return unsent(classify.Refused, err, "%s refused the request unread (%s)", host, why)
 		}
 	}
+	sent := classify.MaybeSent
+	if refused || cn.http2 == nil && cn.socket.writes.Load() == before {
+		sent = classify.NothingSent
+	}
 	if h.Err() != nil {
-		return ended(h, f.Stage, f.Sent, "waiting for the answer of "+host)
+		return ended(h, classify.Exchange, sent, "waiting for the answer of "+host)
 	}
-	if f.Sent == classify.NothingSent {
-		f.Detail = "the connection to " + host + " ended before the request was sent: " + describeExchange(err)
-	} else {
-		f.Detail = "the connection to " + host + " broke while waiting for the answer: " + describeExchange(err)
+	doing := "broke while waiting for the answer"
+	switch {
+	case refused:
+		doing = "ended before the request was sent"
+	case sent == classify.NothingSent:
+		doing = "could not carry the request"
 	}
-	return f
+	return &Failure{
+		Stage: classify.Exchange, Sent: sent, Err: err,
+		Detail: "the connection to " + host + " " + doing + ": " + describeExchange(err),
+	}
+}
+
+// refusedLate is the failure of a request that met the alert with which TLS 1.3
+// refuses a client, after our side of the handshake was complete.
+func (d *dialer) refusedLate(alert string, err error) *Failure {
+	if d.tls == nil { // the TLS is that of a proxy
+		f := refusedCertificate("proxy "+address(d.route.proxy), alert, false, err)
+		f.Stage = classify.Proxy
+		return f
+	}
+	return refusedCertificate(d.host, alert, len(d.tls.Certificates) > 0, err)
 }
 
 // describeExchange returns the cause of a failed exchange in few words.

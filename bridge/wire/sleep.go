@@ -41,15 +41,19 @@ func (w *SleepWatch) slept(wall time.Time, mono time.Duration) bool {
 
 // Run calls onWake after each sleep until ctx ends.
 func (w *SleepWatch) Run(ctx context.Context, onWake func()) {
+	run(ctx, func() bool { return w.Slept(time.Now()) }, onWake)
+}
+
+func run(ctx context.Context, slept func() bool, onWake func()) {
 	tick := time.NewTicker(sleepTick)
 	defer tick.Stop()
-	w.Slept(time.Now())
+	slept()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if w.Slept(time.Now()) {
+			if slept() {
 				onWake()
 			}
 		}
