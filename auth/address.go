@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"unicode"
 )
 
 // An addressRule says which URLs may be used.
@@ -52,6 +53,8 @@ func (r addressRule) check(raw string) (*url.URL, error) {
 		return nil, errors.New("not an absolute URL")
 	case u.User != nil:
 		return nil, errors.New("the URL holds a user name or password")
+	case strings.ContainsFunc(u.Hostname(), isNoHost):
+		return nil, errors.New("the host is not a valid name or address")
 	case u.Fragment != "" || strings.Contains(raw, "#"):
 		return nil, errors.New("the URL holds a fragment")
 	case u.Scheme == "https":
@@ -62,6 +65,10 @@ func (r addressRule) check(raw string) (*url.URL, error) {
 		return u, nil
 	}
 	return nil, fmt.Errorf("%s is not https", shown(u))
+}
+
+func isNoHost(r rune) bool {
+	return !isAlphanumeric(r) && !unicode.IsLetter(r) && !strings.ContainsRune("-._:", r)
 }
 
 // optional is parse for a field that may be missing.

@@ -14,6 +14,8 @@ const maxHeader = 16 << 10
 type Header struct {
 	Name  string // canonical form
 	Value Secret
+
+	variables string // names of the variables that the value came from, for Principal
 }
 
 // SetOn sets the header on h. A later header of the same name replaces an
@@ -30,11 +32,13 @@ func ParseHeader(s string, env func(string) (string, bool)) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
-	value, err = expand(value, env)
+	value, variables, err := expand(value, env)
 	if err != nil {
 		return Header{}, fmt.Errorf("header %s: %w", name, err)
 	}
-	return newHeader(name, value)
+	h, err := newHeader(name, value)
+	h.variables = variables
+	return h, err
 }
 
 // BearerEnv returns the header "Authorization: Bearer ..." with the token that
@@ -46,14 +50,12 @@ func BearerEnv(name string, env func(string) (string, bool)) (Header, error) {
 	if !ok || value == "" {
 		return Header{}, fmt.Errorf("bearer token: environment variable %q is not set; set it where the host starts this command", name)
 	}
-	return bearer(value)
-}
-
-func bearer(token string) (Header, error) {
-	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "Bearer") {
-		token = strings.TrimSpace(rest)
+	if scheme, rest, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		value = strings.TrimSpace(rest)
 	}
-	return newHeader("Authorization", "Bearer "+token)
+	h, err := newHeader("Authorization", "Bearer "+value)
+	h.variables = name
+	return h, err
 }
 
 func splitHeader(s string) (name, value string, err error) {
@@ -87,14 +89,19 @@ func newHeader(name, value string) (Header, error) {
 	return Header{Name: name, Value: NewSecret(value)}, nil
 }
 
-// expand replaces ${NAME} and $$ in value. Other dollar signs stay.
-func expand(value string, env func(string) (string, bool)) (string, error) {
+// expand replaces ${NAME} and $$ in value. Other dollar signs stay. It also
+// returns the names of the variables, separated by blanks.
+func expand(value string, env func(string) (string, bool)) (expanded, variables string, err error) {
 	var out strings.Builder
+	var names []string
+	if err := checkPlaceholder(value); err != nil {
+		return "", "", err
+	}
 	for {
 		before, rest, found := strings.Cut(value, "$")
 		out.WriteString(before)
 		if !found {
-			return out.String(), checkPlaceholder(before)
+			return out.String(), strings.Join(names, " "), nil
 		}
 		switch {
 		case strings.HasPrefix(rest, "$"):
@@ -103,15 +110,16 @@ func expand(value string, env func(string) (string, bool)) (string, error) {
 		case strings.HasPrefix(rest, "{"):
 			name, after, err := variable(rest[1:])
 			if err != nil {
-				return "", err
+				return "", "", err
 			}
 			text, ok := env(name)
 			if !ok {
-				return "", fmt.Errorf("environment variable %q is not set; set it where the host starts this command", name)
+				return "", "", fmt.Errorf("environment variable %q is not set; set it where the host starts this command", name)
 			}
 			// A variable read from a file often ends with a line break.
 			out.WriteString(strings.TrimRight(text, "\r\n"))
 			value = after
+			names = append(names, name)
 		default:
 			out.WriteByte('$')
 			value = rest

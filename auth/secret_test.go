@@ -24,8 +24,8 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 		head   Header
 	}
 	s := NewSecret(sample)
-	values := []any{s, &s, []Secret{s}, map[string]Secret{"a": s}, Header{"X", s},
-		holder{s, s, []Secret{s}, map[string]Secret{"a": s}, Header{"X", s}},
+	values := []any{s, &s, []Secret{s}, map[string]Secret{"a": s}, Header{Name: "X", Value: s},
+		holder{s, s, []Secret{s}, map[string]Secret{"a": s}, Header{Name: "X", Value: s}},
 		&holder{Open: s, hidden: s}}
 	for _, v := range values {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T %v"} {

@@ -1,0 +1,5 @@
+package auth
+
+func systemBrowsers(address string) [][]string {
+	return [][]string{{"open", address}}
+}

@@ -1,0 +1,45 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// Anonymous is the principal of a bridge without any credentials.
+const Anonymous = "anonymous"
+
+// principalID makes an id from what identifies an account. It is keyed, so that
+// nobody can test guesses against an id that a list shows.
+func (s *Store) principalID(kind string, parts ...string) (string, error) {
+	key, err := s.principalKey()
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(fileName(slices.Concat([]string{kind}, parts)...)))
+	return kind + "-" + hex.EncodeToString(mac.Sum(nil)[:8]), nil
+}
+
+// newAccountID is for an account whose subject the server does not tell.
+func newAccountID() string {
+	id := make([]byte, 8)
+	_, _ = rand.Read(id)
+	return "oauth-" + hex.EncodeToString(id)
+}
+
+// accountID chooses the id of a fresh sign-in. An earlier record keeps its id
+// unless both subjects are known and differ: a step-up or a repeated sign-in
+// must not lose the account's jobs. A known subject gets the same id again even
+// after its record was removed.
+func (s *Store) accountID(issuer, subject string, earlier *record) (string, error) {
+	if earlier != nil && earlier.Principal != "" && (subject == "" || earlier.Subject == "" || subject == earlier.Subject) {
+		return earlier.Principal, nil
+	}
+	if subject == "" {
+		return newAccountID(), nil
+	}
+	return s.principalID("oauth", issuer, subject)
+}
