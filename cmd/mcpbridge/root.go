@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// execute runs the command that args name.
+func (p *program) execute(ctx context.Context, args []string) error {
+	root := p.root()
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// root is the bridge itself, with all other commands below it.
+func (p *program) root() *cobra.Command {
+	var version bool
+	root := &cobra.Command{
+		Use:           "mcpbridge [flags] <url | name>",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if version {
+				return p.printVersion(false)
+			}
+			return orCommand(cmd, words, p.bridge(cmd.Context(), bridgeFlags(cmd), words))
+		},
+	}
+	addBridgeFlags(root)
+	root.Flags().BoolVar(&version, "version", false, "")
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(p.stdout, cmd) })
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(p.classifyCommand(), p.upstreamCommand(), p.versionCommand())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = cobra.ArbitraryArgs
+		completion.RunE = func(*cobra.Command, []string) error {
+			return usagef("completion: name a shell: bash, fish, powershell or zsh")
+		}
+	}
+	return root
+}
+
+// orCommand adds to the error about an unknown server the command that may have
+// been meant.
+func orCommand(root *cobra.Command, words []string, err error) error {
+	var config *configError
+	if len(words) != 1 || isAddress(words[0]) || !errors.As(err, &config) {
+		return err
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		names = append(names, cmd.Name())
+	}
+	if name := nearest(words[0], names); name != "" {
+		return configf("%v; or was the command %s meant?", err, name)
+	}
+	return err
+}
+
+// noWords refuses arguments that are no flags. They are not repeated.
+func noWords(cmd *cobra.Command, words []string) error {
+	if len(words) > 0 {
+		return usagef("%s takes no arguments", cmd.Name())
+	}
+	return nil
+}
+
+// helpCommand is "mcpbridge help [command]".
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:  "help [command]",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			about, rest, err := cmd.Root().Find(words)
+			if err != nil || len(rest) > 0 {
+				return usagef("no help for that: there is no such command; see mcpbridge help")
+			}
+			return about.Help()
+		},
+	}
+}
+
+// printHelp writes the text about cmd, or what cobra knows of its own commands.
+func printHelp(w io.Writer, cmd *cobra.Command) {
+	text := helpTexts()[cmd.Name()]
+	if text == "" {
+		text = cmd.Long + "\n\n" + cmd.UsageString()
+	}
+	_, _ = io.WriteString(w, text)
+}
