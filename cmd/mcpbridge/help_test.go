@@ -1,0 +1,52 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Every flag is explained, and nothing is explained that is no flag.
+func TestHelpNamesTheFlags(t *testing.T) {
+	t.Parallel()
+	p := program{}
+	root := p.root()
+	commands := append([]*cobra.Command{root}, root.Commands()...)
+	for _, cmd := range commands {
+		text := helpTexts()[cmd.Name()]
+		if text == "" {
+			continue // cobra's own
+		}
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+			if !regexp.MustCompile(`--` + flag.Name + `\b`).MatchString(text) {
+				t.Errorf("help of %s does not mention --%s", cmd.Name(), flag.Name)
+			}
+		})
+		for _, m := range regexp.MustCompile(`--([a-z][a-z-]*)`).FindAllStringSubmatch(text, -1) {
+			if m[1] != "help" && cmd.Flags().Lookup(m[1]) == nil {
+				t.Errorf("help of %s explains --%s, which is no flag", cmd.Name(), m[1])
+			}
+		}
+		for n, line := range strings.Split(text, "\n") {
+			if len(line) > 85 || strings.HasSuffix(line, " ") {
+				t.Errorf("help of %s, line %d: too long or ends with a space: %q", cmd.Name(), n+1, line)
+			}
+		}
+	}
+}
+
+func TestHelpNamesTheCommands(t *testing.T) {
+	t.Parallel()
+	p := program{}
+	for _, cmd := range p.root().Commands() {
+		if !strings.Contains(bridgeHelp, "\n  "+cmd.Name()+" ") && cmd.Name() != "help" {
+			t.Errorf("help does not mention %s", cmd.Name())
+		}
+		if !strings.Contains(shortUsage, cmd.Name()) {
+			t.Errorf("short usage does not mention %s", cmd.Name())
+		}
+	}
+}
