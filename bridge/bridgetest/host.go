@@ -64,6 +64,7 @@ type Host struct {
 	violations []string
 	stderr     []byte
 	ended      bool // stdout has ended
+	killed     bool // by us: its last line may be cut
 	over       bool // the process and both outputs have ended
 	exited     chan struct{}
 	code       int
@@ -244,6 +245,9 @@ func (h *Host) line(b []byte, whole bool) {
 func (h *Host) message(line []byte, whole bool) {
 	m, err := checkLine(line, whole)
 	h.note(func() {
+		if !whole && h.killed {
+			return
+		}
 		if err != nil {
 			h.violations = append(h.violations, fmt.Sprintf("%v: %.200q", err, line))
 			return
@@ -596,7 +600,12 @@ func (h *Host) PID() int { return h.cmd.Process.Pid }
 func (h *Host) CloseStdin() error { return h.stdin.Close() }
 
 // Signal sends a signal to the process alone.
-func (h *Host) Signal(s os.Signal) error { return h.cmd.Process.Signal(s) }
+func (h *Host) Signal(s os.Signal) error {
+	if s == os.Kill {
+		h.note(func() { h.killed = true })
+	}
+	return h.cmd.Process.Signal(s)
+}
 
 // Exited is closed when the process has ended and its output was read.
 func (h *Host) Exited() <-chan struct{} { return h.exited }
@@ -620,6 +629,7 @@ func (h *Host) Kill() {
 	select {
 	case <-h.exited: // the group's number may be another's by now
 	default:
+		h.note(func() { h.killed = true })
 		h.killGroup()
 	}
 	_ = h.stdin.Close()
