@@ -114,11 +114,20 @@ func unreadable(body []byte, err error) Verdict {
 		v.Why = "the answer is an event stream that is not declared as text/event-stream"
 		return v
 	}
-	v.Why += ": " + err.Error()
+	v.Why += ": " + reason(err)
 	if text := shorten(Excerpt(body), maxQuoted); text != "" {
 		v.Why += "; it begins with: " + text
 	}
 	return v
+}
+
+// reason is what is wrong with a message, and where.
+func reason(err error) string {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) {
+		return fmt.Sprintf("%s at byte %d", e.Why, e.Offset)
+	}
+	return err.Error()
 }
 
 // isEnvelope reports whether err is about JSON that is no proper message, and

@@ -73,7 +73,11 @@ func noHead(c *Capture) Verdict {
 	if c.Ended == Timeout {
 		return Verdict{Layer: Transport, Outcome: TimedOut, Why: withDetail("no answer within the limit", c)}
 	}
-	return Verdict{Layer: Transport, Outcome: StreamIncomplete, Why: withDetail(howEnded(c)+" before an answer", c)}
+	why := "the connection broke"
+	if c.Ended == Cancelled {
+		why = howEnded(c)
+	}
+	return Verdict{Layer: Transport, Outcome: StreamIncomplete, Why: withDetail(why+" before an answer", c)}
 }
 
 // judgeStatus judges a status outside 2xx: the body does not change what it is.
@@ -152,7 +156,7 @@ func howEnded(c *Capture) string {
 	case Cancelled:
 		return "the call was given up"
 	}
-	return "the connection broke"
+	return "the answer broke off"
 }
 
 // answeredBy reports whether m is the reply that was waited for.

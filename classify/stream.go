@@ -72,7 +72,7 @@ func tally(c *Capture, replies, broken int) string {
 		parts = append(parts, plural(c.Events, "event", "events"))
 	}
 	if replies > 0 {
-		parts = append(parts, plural(replies, "response with another id", "responses with other ids"))
+		parts = append(parts, plural(replies, "response that is not the answer", "responses that are not the answer"))
 	}
 	if broken > 0 {
 		parts = append(parts, plural(broken, "event that is no message", "events that are no messages"))

@@ -63,6 +63,6 @@ type Verdict struct {
 	ResultType string         // "complete" where a result left it out
 	Why        string         // one line
 
-	SessionLost bool            // the session is gone and the request was refused unread
+	SessionLost bool            // the session is gone; Effect says whether the request was refused unread
 	Reply       jsonrpc.Message // the response that was judged; zero if there was none
 }

@@ -30,10 +30,3 @@ func BenchmarkRead(b *testing.B) {
 func reply(content string) string {
 	return `{"jsonrpc":"2.0","id":1,"result":{"content":[` + content + `],"isError":false}}`
 }
-
-func TestReadAllocates(t *testing.T) {
-	raw := []byte(reply(`{"type":"text","text":"` + strings.Repeat("words ", 160) + `"}`))
-	if n := testing.AllocsPerRun(100, func() { _, _ = Read(raw) }); n > 2 {
-		t.Errorf("reading a reply of %d bytes allocates %v objects", len(raw), n)
-	}
-}
