@@ -59,7 +59,7 @@ func newExchange(h *host, m *jsonrpc.Message, b *batch) *exchange {
 // served: 2026-07-28, basic, "_meta" and versioning.
 func (x *exchange) readEra() (code int, why string, data []byte) {
 	if x.method == "initialize" {
-		return 0, "", nil // its profile is in its params
+		return x.readInitialize()
 	}
 	x.profile = x.host.profileOf(x.msg)
 	if x.profile.era == legacyEra {
@@ -83,6 +83,18 @@ func (x *exchange) readEra() (code int, why string, data []byte) {
 		}
 		x.level = name
 	}
+	return 0, "", nil
+}
+
+// readInitialize takes the profile of a legacy host. It is done before the next
+// line is read: a host may send on without waiting.
+func (x *exchange) readInitialize() (code int, why string, data []byte) {
+	asked, ok := jsonrpc.String(x.msg.Field(jsonrpc.ProtocolVersion))
+	if !ok {
+		return codeInvalidParams, "initialize needs params.protocolVersion", nil
+	}
+	x.profile = legacyProfile(answerVersion(asked), x.msg.Field(jsonrpc.ClientInfo), x.msg.Field(jsonrpc.Capabilities))
+	x.host.shakeHands(x.profile)
 	return 0, "", nil
 }
 

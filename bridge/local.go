@@ -62,14 +62,7 @@ func (x *exchange) answerResult(result []byte) {
 // once, else after a short wait for the upstream, else with everything that a
 // server could have.
 func (x *exchange) initialize() {
-	asked, ok := jsonrpc.String(x.msg.Field(jsonrpc.ProtocolVersion))
-	if !ok {
-		x.reject(codeInvalidParams, "initialize needs params.protocolVersion", nil)
-		return
-	}
-	p := legacyProfile(answerVersion(asked), x.msg.Field(jsonrpc.ClientInfo), x.msg.Field(jsonrpc.Capabilities))
-	x.profile = p
-	x.host.shakeHands(p)
+	p := x.profile
 	h := x.bridge.offers.handshake(x.ctx, p, handshakeWait)
 	result := concat(`{"protocolVersion":`, quote(p.version),
 		`,"capabilities":`, x.bridge.capabilities(p, h),

@@ -3,6 +3,7 @@ package bridge
 import (
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/retry"
@@ -29,6 +30,29 @@ type toolbox struct {
 	ignore []string
 	only   []string
 	log    *slog.Logger
+
+	mu   sync.Mutex
+	said map[string]bool // warnings given already: a list is read many times
+}
+
+// maxSaid bounds the warnings that are remembered.
+const maxSaid = 1000
+
+// warn logs what is wrong with a tool, once.
+func (b *toolbox) warn(message, tool, reason string) {
+	b.mu.Lock()
+	key := message + tool + reason
+	again := b.said[key]
+	if b.said == nil {
+		b.said = map[string]bool{}
+	}
+	if len(b.said) < maxSaid {
+		b.said[key] = true
+	}
+	b.mu.Unlock()
+	if !again {
+		b.log.Warn(message, "tool", tool, "reason", reason)
+	}
 }
 
 // hidden reports whether configuration takes the tool out of the list.
@@ -51,7 +75,7 @@ func (b *toolbox) hidden(name string) bool {
 func (b *toolbox) read(raw []byte, e era) (t *tool, ok bool) {
 	name, isString := jsonrpc.String(jsonrpc.Get(raw, "name"))
 	if !isString || name == "" {
-		b.log.Warn("a tool without a name was left out of the list")
+		b.warn("a tool was left out of the list", "", "it has no name")
 		return nil, false
 	}
 	t = &tool{name: name, listed: name, raw: raw}
@@ -62,14 +86,14 @@ func (b *toolbox) read(raw []byte, e era) (t *tool, ok bool) {
 		// annotation must be left out, the others must not suffer.
 		headers, err := paramHeaders(jsonrpc.Get(raw, "inputSchema"))
 		if err != nil {
-			b.log.Warn("a tool was left out of the list", "tool", name, "reason", err)
+			b.warn("a tool was left out of the list", name, err.Error())
 			return nil, false
 		}
 		t.headers = headers
 	}
 	if strings.HasPrefix(name, ourToolPrefix) {
 		t.listed = "upstream_" + name
-		b.log.Warn("a tool of the server has a name of ours and is listed under another", "tool", name, "listed", t.listed)
+		b.warn("a tool of the server is listed as "+t.listed, name, "the names "+ourToolPrefix+"* are the bridge's own")
 	}
 	return t, true
 }
