@@ -65,6 +65,7 @@ func (j *Journal) Finish(ctx context.Context, h Handle, e End) (Job, error) {
 		j.letGo(h)
 		j.unstage(e.staged)
 	case errors.Is(err, ErrSettled):
+		j.letGo(h)
 		j.unstage(e.staged)
 	case errors.As(err, &unavailable), errors.Is(err, store.ErrUncertain), ctx.Err() != nil && err != nil:
 		j.addNote(h, Note{end: &e}, noteDelay)
@@ -82,7 +83,7 @@ func (j *Journal) letGo(h Handle) {
 // end is Finish inside a transaction.
 func (t *txn) end(j *Job, e End) error {
 	j.Deliveries = max(j.Deliveries, e.Deliveries)
-	if !t.j.owns(j) {
+	if !j.State.Settled() && !t.j.owns(j) {
 		t.evidence(j, e, "late end from a former owner")
 		return fmt.Errorf("job %s: %w", j.Handle, ErrNotOwner)
 	}

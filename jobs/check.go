@@ -1,0 +1,90 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+)
+
+// maxFindings bounds what Check reports.
+const maxFindings = 20
+
+// Check reads the whole journal and reports where it contradicts itself: index
+// rows that do not follow from a record, bodies that no record names, records
+// that no state allows.
+func (j *Journal) Check(ctx context.Context) error {
+	return j.view(ctx, func(t *txn) error {
+		c := &checker{t: t, rows: make(map[string][]byte)}
+		for k := range t.tx.Scan(tableJobs, nil) {
+			if job, ok := t.job(Handle(k)); ok {
+				c.job(&job)
+			}
+		}
+		for _, table := range []store.Table{tableTimes, tableDue, tableLive, tablePrints, tableRounds, tableBodies} {
+			c.table(table)
+		}
+		for k := range c.rows {
+			c.find("no row %q", k)
+		}
+		return errors.Join(c.findings...)
+	})
+}
+
+type checker struct {
+	t        *txn
+	rows     map[string][]byte // wanted, by table and key; taken out when met
+	findings []error
+}
+
+func (c *checker) find(format string, args ...any) {
+	if len(c.findings) < maxFindings {
+		c.findings = append(c.findings, fmt.Errorf(format, args...))
+	}
+}
+
+func (c *checker) want(table store.Table, key, value []byte) {
+	c.rows[string(table)+" "+string(key)] = value
+}
+
+func (c *checker) job(j *Job) {
+	for _, e := range j.entries() {
+		c.want(e.table, e.key, e.value)
+	}
+	for _, b := range []struct {
+		Body
+		suffix string
+	}{{j.Arguments, suffixArguments}, {j.Result, suffixResult}} {
+		if b.Kept && b.Aside == "" {
+			c.want(tableBodies, []byte(string(j.Handle)+b.suffix), nil)
+		}
+	}
+	switch {
+	case j.State.Settled() == j.EndedAt.IsZero():
+		c.find("job %s is %s and ended at %v", j.Handle, j.State, j.EndedAt)
+	case j.Arguments.Kept && !j.keepsArguments():
+		c.find("job %s keeps arguments that it may not", j.Handle)
+	case j.Result.Kept && j.resultUntil().IsZero():
+		c.find("job %s keeps a result that it may not", j.Handle)
+	case j.State == OutcomeUnknown && j.Effect == None:
+		c.find("job %s is unknown and without effect", j.Handle)
+	case j.seen() && !j.State.Settled():
+		c.find("job %s is %s and its end is known to somebody", j.Handle, j.State)
+	}
+}
+
+func (c *checker) table(table store.Table) {
+	for k, v := range c.t.tx.Scan(table, nil) {
+		row := string(table) + " " + string(k)
+		want, ok := c.rows[row]
+		switch {
+		case !ok:
+			c.find("row %q follows from no record", row)
+		case want != nil && !bytes.Equal(v, want):
+			c.find("row %q is %q, not %q", row, v, want)
+		}
+		delete(c.rows, row)
+	}
+}

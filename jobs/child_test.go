@@ -1,0 +1,3 @@
+package jobs_test
+
+func runChild() bool { return false }
