@@ -1,0 +1,5 @@
+//go:build !unix
+
+package stdio
+
+func newSink(f File) sink { return blockingSink{f} }
