@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/auth"
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
@@ -35,12 +36,49 @@ const (
 	CancelForward CancelChoice = "forward" // everything is cancelled upstream
 )
 
+// A JournalChoice is what --journal says of calls that cannot be journaled.
+type JournalChoice string
+
+const (
+	JournalAuto     JournalChoice = ""         // required for tools annotated or configured as writes, else try
+	JournalRequired JournalChoice = "required" // such a call is not sent
+	JournalTry      JournalChoice = "try"      // it is sent, and says so
+	JournalOff      JournalChoice = "off"      // nothing is journaled
+)
+
+// A JobTools is what --job-tools says: which tools of the bridge are listed.
+type JobTools string
+
+const (
+	JobToolsTwo  JobTools = "two" // mcpbridge_job, mcpbridge_job_resolve
+	JobToolsAll  JobTools = "all" // and mcpbridge_jobs, mcpbridge_job_cancel, mcpbridge_status
+	JobToolsNone JobTools = "none"
+)
+
 // A ToolConfig is what config.toml says of the tools that match a glob.
 // Zero fields leave the server's own setting.
 type ToolConfig struct {
-	Glob         string
-	AnswerWithin time.Duration
-	OnCancel     CancelChoice
+	Glob           string
+	AnswerWithin   time.Duration
+	OnCancel       CancelChoice
+	IdempotencyKey string          // JSON pointer into the arguments: the bridge puts a key there
+	Store          *jobs.StoreMode // nil: the server's
+	Guard          jobs.Guard
+	Resolve        string // "model": a model may send a destructive call again
+	Status         *StatusConfig
+}
+
+// A StatusConfig says how to learn what became of a call: by another tool,
+// called as a read.
+type StatusConfig struct {
+	Tool        string
+	Arguments   map[string]any // {key} and {handle} stand for the job's
+	State       string         // JSON pointer into the result
+	Completed   []string
+	Failed      []string
+	Working     []string
+	Absent      []string
+	SettleAfter time.Duration // absent counts only after this; 0: 30 s
 }
 
 // Config is everything that a Bridge is told. Defaults fills in what is zero.
@@ -88,6 +126,17 @@ type Config struct {
 	OnCancel           CancelChoice
 	Tools              []ToolConfig // first match wins
 
+	// Durable jobs.
+	Jobs         Journal // nil: nothing is journaled and no handle given out
+	Journal      JournalChoice
+	Store        jobs.StoreMode
+	JobTools     JobTools
+	Directory    string        // the host's working directory, for lists of jobs
+	Linger       time.Duration // how long open deliveries outlive the host; 0: not at all
+	LingerOff    string        // why there is no worker, for the connection line
+	InputTimeout time.Duration
+	LetGo        func() // lets go of the host's descriptors; nil where there is no worker
+
 	StateDir string // "" keeps nothing on disk
 	Log      *slog.Logger
 }
@@ -101,6 +150,7 @@ const (
 	DefaultJobTimeout     = time.Hour
 	DefaultDrain          = 1500 * time.Millisecond
 	DefaultRetries        = 2
+	DefaultInputTimeout   = 10 * time.Minute
 )
 
 // withDefaults returns c with every zero field that has a default filled in.
@@ -115,6 +165,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Protocol, EraAuto)
 	setDefault(&c.Transport, TransportAuto)
 	setDefault(&c.OnCancel, CancelAuto)
+	setDefault(&c.JobTools, JobToolsTwo)
+	setDefault(&c.InputTimeout, DefaultInputTimeout)
 	if c.Retries < 0 {
 		c.Retries = 0
 	}
