@@ -18,6 +18,7 @@ type line struct {
 	key    string    // a later notification with the same one takes its place
 	answer bool      // never dropped
 
+	tells     int64         // the lost lines that it tells about
 	begun     bool          // a part was written: the rest comes next
 	droppable *list.Element // its place among the notes of a queue
 }

@@ -175,26 +175,24 @@ func (w *Writer) writeQueue(ctx context.Context) error {
 func (w *Writer) next(ctx context.Context) (*line, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch n := w.untold(); {
-	case n > 0 && !w.q.begun():
-		l := plainLine(w.lost(n))
-		l.begun = true // it must not be lost itself
-		w.told += n
-		w.q.pushFront(l)
-	case w.q.empty():
+	n := w.untold()
+	switch {
+	case w.q.empty() && n == 0:
 		w.release()
 		return nil, nil
-	}
-	if ctx.Err() != nil {
-		w.q.offerFirst()
+	case ctx.Err() != nil:
 		w.release()
 		return nil, w.unread(ctx)
+	case n > 0 && !w.q.begun():
+		l := plainLine(w.lost(n))
+		l.tells = n
+		return l, nil
 	}
 	return w.q.first(), nil
 }
 
-// account notes what became of the first line and reports whether it is
-// written.
+// account notes what became of the line that next returned and reports whether
+// it is written.
 func (w *Writer) account(l *line, some bool, err error) (whole bool, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,11 +202,28 @@ func (w *Writer) account(l *line, some bool, err error) (whole bool, _ error) {
 	if some {
 		w.moved = time.Now()
 	}
-	if len(l.parts) > 0 {
+	whole = len(l.parts) == 0
+	switch {
+	case l.tells > 0:
+		w.accountTelling(l, some)
+	case whole:
+		w.q.removeFirst()
+		w.admit()
+	default:
 		w.q.offerFirst()
-		return false, nil
 	}
-	w.q.removeFirst()
-	w.admit()
-	return true, nil
+	return whole, nil
+}
+
+// accountTelling is account for a line about lost lines. It is in no queue
+// before a part of it is written: until then its number may grow.
+func (w *Writer) accountTelling(l *line, some bool) {
+	if !some {
+		return
+	}
+	w.told += l.tells
+	l.tells = 0
+	if len(l.parts) > 0 {
+		w.q.pushFront(l)
+	}
 }
