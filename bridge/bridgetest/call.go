@@ -24,6 +24,7 @@ type Call struct {
 	params member
 	meta   member
 
+	task    *task  // nil: the call is answered when the tool is done
 	answers fields // of earlier and of this round of questions (modern)
 	acted   bool
 	pretty  bool
@@ -123,6 +124,9 @@ func (c *Call) Ask(name, method string, params any) (json.RawMessage, error) {
 	}
 	if err := c.mayAsk(method); err != nil {
 		return nil, err
+	}
+	if c.task != nil {
+		return c.askInTask(question{name, method, params})
 	}
 	if c.session != nil {
 		return c.session.ask(c, method, params)

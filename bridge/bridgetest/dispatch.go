@@ -31,6 +31,10 @@ func (c *Call) dispatch() (any, error) {
 		return c.getPrompt()
 	case "completion/complete":
 		return c.complete()
+	case "tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list":
+		if c.up.opts.Tasks && (c.Modern() || c.version == "2025-11-25") {
+			return c.dispatchTask()
+		}
 	case "server/discover":
 		if c.Modern() {
 			return c.discover(), nil
@@ -76,6 +80,11 @@ func (u *Upstream) capabilities(version string) object {
 	}
 	if version >= "2025-03-26" {
 		caps["completions"] = object{}
+	}
+	if u.opts.Tasks && version >= modernVersion {
+		caps["extensions"] = object{tasksExtension: object{}}
+	} else if u.opts.Tasks && version == "2025-11-25" {
+		caps["tasks"] = object{"list": object{}, "cancel": object{}, "requests": object{"tools": object{"call": object{}}}}
 	}
 	return caps
 }
@@ -127,7 +136,18 @@ func (c *Call) callTool() (any, error) {
 			return nil, err
 		}
 	}
-	result, err := t.Run(c)
+	isTask, err := c.asTask(t)
+	switch {
+	case err != nil:
+		return nil, err
+	case isTask:
+		return c.startTask(t)
+	}
+	return c.toolResult(t.Run(c))
+}
+
+// toolResult makes a result of what a tool returned.
+func (c *Call) toolResult(result any, err error) (any, error) {
 	var q *question
 	var e *RPCError
 	switch {

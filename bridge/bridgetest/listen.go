@@ -18,7 +18,10 @@ type filter struct {
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
 	URIs      []string `json:"resourceSubscriptions,omitempty"`
+	TaskIDs   []string `json:"taskIds,omitempty"`
 }
+
+func (f filter) hasTask(id string) bool { return slices.Contains(f.TaskIDs, id) }
 
 // wants reports whether a notification was asked for.
 func (f filter) wants(method string, params member) bool {
@@ -45,6 +48,10 @@ func (d *delivery) listen(c *Call) {
 		d.refuse(e.status, e)
 		return
 	}
+	if e := c.checkTaskIDs(&l.filter); e != nil {
+		d.refuse(e.status, e)
+		return
+	}
 	l.send("notifications/subscriptions/acknowledged", object{"notifications": l.filter})
 	d.up.state.listening(l, true)
 	defer d.up.state.listening(l, false)
@@ -58,6 +65,15 @@ func (d *delivery) listen(c *Call) {
 		}
 	})
 	d.held(l.out, 0, false)
+}
+
+// checkTaskIDs leaves the tasks that the upstream knows.
+func (c *Call) checkTaskIDs(f *filter) *RPCError {
+	if len(f.TaskIDs) > 0 && !c.wantsTasks() {
+		return asRPCError(needsTasks())
+	}
+	f.TaskIDs = slices.DeleteFunc(f.TaskIDs, func(id string) bool { return c.up.state.task(id) == nil })
+	return nil
 }
 
 func (s *state) listening(l *listen, on bool) {

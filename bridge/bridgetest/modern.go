@@ -115,6 +115,8 @@ func (d *delivery) checkNames() *RPCError {
 		}
 	case "resources/read":
 		return d.checkHeader("Mcp-Name", params.fields["uri"])
+	case "tasks/get", "tasks/update", "tasks/cancel": // SEP-2663, "Routing Headers"
+		return d.checkHeader("Mcp-Name", params.fields["taskId"])
 	}
 	if d.msg.Method != "tools/call" {
 		return nil

@@ -64,6 +64,7 @@ type Options struct {
 	Instructions string        // "" is none
 	PageSize     int           // tools of one page of tools/list; 0: all
 	Tools        []Tool        // nil: DefaultTools
+	Tasks        bool          // declare tasks, and add the tools task_write, task_only and task_ask
 	TTL          time.Duration // freshness told to modern clients; 0 is 5 minutes
 	KeepAlive    time.Duration // comment lines on idle streams; 0: none
 

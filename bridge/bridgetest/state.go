@@ -21,6 +21,7 @@ type state struct {
 	items    map[string]string
 	exports  map[string]export
 	once     map[string]string // idempotency key -> answer
+	tasks    map[string]*task
 	streams  int
 	refusal  int           // status for an unknown session
 	readers  chan struct{} // closed and replaced when a long stream gets or loses its reader
@@ -37,11 +38,15 @@ func (s *state) init(o *Options) {
 	if o.Tools == nil {
 		s.tools = DefaultTools()
 	}
+	if o.Tasks {
+		s.tools = append(s.tools, normal(taskTools())...)
+	}
 	s.sessions = map[string]*session{}
 	s.listens = map[*listen]struct{}{}
 	s.items = map[string]string{"alpha": "first item", "beta": "second item"}
 	s.exports = map[string]export{}
 	s.once = map[string]string{}
+	s.tasks = map[string]*task{}
 	s.refusal = http.StatusNotFound
 	s.readers = make(chan struct{})
 }

@@ -14,6 +14,7 @@ type Tool struct {
 	InputSchema json.RawMessage
 	Output      json.RawMessage // nil: none
 	ModernOnly  bool            // not listed to handshake revisions
+	Tasks       string          // "", "optional" or "required": whether a call becomes a task
 	Run         func(*Call) (any, error)
 }
 
@@ -38,7 +39,11 @@ func (t Tool) definition(version string) json.RawMessage {
 		InputSchema  json.RawMessage `json:"inputSchema"`
 		OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 		Annotations  json.RawMessage `json:"annotations,omitempty"`
-	}{t.Name, t.Title, t.Description, t.InputSchema, t.Output, t.Annotations}
+		Execution    object          `json:"execution,omitempty"`
+	}{t.Name, t.Title, t.Description, t.InputSchema, t.Output, t.Annotations, nil}
+	if t.Tasks != "" && version == "2025-11-25" {
+		def.Execution = object{"taskSupport": t.Tasks}
+	}
 	if version < "2025-06-18" {
 		def.Title, def.OutputSchema = "", nil // not in that revision
 	}

@@ -83,6 +83,15 @@ func exportTools() []Tool {
 	}
 }
 
+// taskTools are added where the upstream has tasks.
+func taskTools() []Tool {
+	return []Tool{
+		{Name: "task_write", Description: "Writes slowly, as a task where the client knows tasks.", Annotations: raw(destructive), Input: raw(slowSchema), Tasks: "optional", Run: runSlowWrite},
+		{Name: "task_only", Description: "Writes slowly, always as a task.", Annotations: raw(destructive), Input: raw(slowSchema), Tasks: "required", Run: runSlowWrite},
+		{Name: "task_ask", Description: "Asks in the middle of a task.", Annotations: raw(additive), Input: raw(askSchema), Tasks: "optional", Run: runAsk},
+	}
+}
+
 func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func runEcho(c *Call) (any, error) {
