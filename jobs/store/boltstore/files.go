@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -170,4 +172,15 @@ func removeIfThere(path string) error {
 		return err
 	}
 	return nil
+}
+
+// isAny reports whether err is one of the system's errors. bbolt passes some on
+// as text only.
+func isAny(err error, errnos ...syscall.Errno) bool {
+	for _, errno := range errnos {
+		if errors.Is(err, errno) || err != nil && strings.HasSuffix(err.Error(), errno.Error()) {
+			return true
+		}
+	}
+	return false
 }

@@ -4,7 +4,6 @@ package boltstore
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"syscall"
 
@@ -30,9 +29,9 @@ func syncDir(path string) error {
 // reasonOf sorts an error of the system.
 func reasonOf(err error) store.Reason {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case isAny(err, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
 		return store.Full
-	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+	case isAny(err, syscall.EROFS, syscall.EACCES, syscall.EPERM):
 		return store.ReadOnly
 	}
 	return store.Broken

@@ -1,9 +1,6 @@
 package boltstore
 
 import (
-	"errors"
-	"io/fs"
-
 	"golang.org/x/sys/windows"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
@@ -18,9 +15,9 @@ func syncDir(string) error { return nil }
 // reasonOf sorts an error of the system.
 func reasonOf(err error) store.Reason {
 	switch {
-	case errors.Is(err, windows.ERROR_DISK_FULL), errors.Is(err, windows.ERROR_HANDLE_DISK_FULL), errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED):
+	case isAny(err, windows.ERROR_DISK_FULL, windows.ERROR_HANDLE_DISK_FULL, windows.ERROR_DISK_QUOTA_EXCEEDED):
 		return store.Full
-	case errors.Is(err, windows.ERROR_WRITE_PROTECT), errors.Is(err, fs.ErrPermission):
+	case isAny(err, windows.ERROR_WRITE_PROTECT, windows.ERROR_ACCESS_DENIED):
 		return store.ReadOnly
 	}
 	return store.Broken

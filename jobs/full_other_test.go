@@ -1,0 +1,5 @@
+//go:build !unix
+
+package jobs_test
+
+func fullDiskChild(childTask) {}
