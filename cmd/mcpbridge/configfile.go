@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -69,26 +70,22 @@ func readBounded(path string) ([]byte, error) {
 // the error for that server, blanks those lines and goes on with the rest.
 func (f *configFile) decode(text []byte) error {
 	f.damaged = map[string]error{}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows begin files with it
 	for {
 		var all map[string]any
 		err := toml.Unmarshal(text, &all)
 		if err == nil {
 			return f.take(all)
 		}
-		var where *toml.DecodeError
-		if !errors.As(err, &where) {
-			return configf("%s: %v", f.path, err)
-		}
-		line, column := where.Position()
-		wrong := configf("%s:%d:%d: %s", f.path, line, column, strings.TrimPrefix(where.Error(), "toml: "))
-		server, rest := blankSection(text, line)
-		if server == "" {
+		bad, line, column, why := culprit(text, err)
+		wrong := configf("%s:%d:%d: %s", f.path, line, column, why)
+		if bad.server == "" {
 			return wrong
 		}
-		if f.damaged[server] == nil {
-			f.damaged[server] = wrong
+		if f.damaged[bad.server] == nil {
+			f.damaged[bad.server] = wrong
 		}
-		text = rest
+		text = bad.blank(text)
 	}
 }
 
@@ -180,20 +177,20 @@ func (f *configFile) entry(e *serverEntry, key string, v any, where string) (err
 
 func (f *configFile) unknownServer(name string) error {
 	if f.path == "" {
-		return configf("no server named %q: there is no config.toml, and no home directory to look for it; write the address, such as https://example.com/mcp", name)
+		return configf("no server named %.80q: there is no config.toml, and no home directory to look for it; write the address, such as https://example.com/mcp", name)
 	}
 	if _, there := f.servers[name]; there {
 		return configf("servers.%s in %s: wants a table [servers.%s]", name, f.path, name)
 	}
 	names := f.names()
 	if len(names) == 0 {
-		return configf("no server named %q in %s; add [servers.%s] there, or write the address, such as https://example.com/mcp", name, f.path, name)
+		return configf("no server named %.80q in %s; add [servers.%s] there, or write the address, such as https://example.com/mcp", name, f.path, name)
 	}
 	hint := didYouMean(name, names)
 	if hint == "" {
 		hint = "; it has " + strings.Join(names[:min(len(names), 10)], ", ")
 	}
-	return configf("no server named %q in %s%s", name, f.path, hint)
+	return configf("no server named %.80q in %s%s", name, f.path, hint)
 }
 
 // add checks the value v of s and puts it into l.

@@ -376,12 +376,18 @@ func TestErrorsStayInTheirServer(t *testing.T) {
 		"tool":       "[servers.bad.tools.x]\nclass = 'reed'\n",
 		"tool twice": "[servers.bad.tools.x]\nclass = 'read'\n[servers.bad.tools.x]\nclass = 'write'\n",
 		"no url":     "url = ''\n",
+		"list":       "read = [\n",
+		"text":       "header = \"x\n",
+		"long text":  "header = \"\"\"x\n",
+		"garbage":    "\x00\xff\n",
+		"again":      "[servers.bad]\n",
+		"quoted":     "[servers.\"bad\".tools.x]\nclass = \n",
 		"unclosed":   "[servers.bad.tools\nx = 1\n",
 		"two faults": "retries = \nread = [\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := "retries = 1\n[servers.a]\nurl = 'https://a.example/mcp'\n[servers.bad]\n" + bad + "[servers.z]\nurl = 'https://z.example/mcp'\nretries = 3\n"
+			file := "\ufeffretries = 1\r\n[servers.a]\nurl = 'https://a.example/mcp'\n[servers.bad]\n" + bad + "[servers.z]\nurl = 'https://z.example/mcp'\nretries = 3\n"
 			for server, retries := range map[string]int{"a": 1, "z": 3} {
 				o := telling{file: file, args: []string{server}}.mustResolve(t)
 				if o.URL.Host != server+".example" || o.Retries != retries {

@@ -1,0 +1,147 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+)
+
+// What every upstream offers, whoever wrote it.
+const (
+	serverName   = "interop upstream"
+	instructions = "be kind"
+
+	readmeURI    = "test://static/readme"
+	readmeText   = "this text never changes"
+	noteTemplate = "test://notes/{name}"
+	noteURI      = "test://notes/today"
+	noteText     = "note today"
+
+	readOnly       = `{"readOnlyHint":true}`
+	echoSchema     = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`
+	chatSchema     = `{"type":"object","properties":{"level":{"type":"string"},"text":{"type":"string"}}}`
+	emptySchema    = `{"type":"object"}`
+	weatherSchema  = `{"type":"object","properties":{"city":{"type":"string"},"celsius":{"type":"number"}},"required":["city","celsius"]}`
+	progressSteps  = 2
+	structuredText = `{"celsius":21.5,"city":"Bern"}`
+)
+
+// tools are the names of the tools of every upstream:
+// echo returns its text, walk reports progress in two steps, fail fails,
+// weather has structured content, chat sends a log message, wait works until
+// it is cancelled.
+func tools() []string { return []string{"echo", "walk", "fail", "weather", "chat", "wait"} }
+
+func styles() []string { return []string{"formal", "friendly", "funny"} }
+
+// An upstream is one server of a pair.
+type upstream struct {
+	url     string
+	flags   []string          // for the program
+	addTool func(name string) // the server then says that its list has changed
+
+	started   chan struct{} // wait has begun
+	cancelled chan struct{} // wait was told to stop
+}
+
+func newUpstream() *upstream {
+	return &upstream{started: make(chan struct{}, 1), cancelled: make(chan struct{}, 1)}
+}
+
+// wait is the tool of that name.
+func (u *upstream) wait(ctx context.Context) error {
+	u.started <- struct{}{}
+	<-ctx.Done()
+	u.cancelled <- struct{}{}
+	return ctx.Err()
+}
+
+// An upstreamCase is one way to start an upstream.
+type upstreamCase struct {
+	name  string
+	start func(*testing.T) *upstream
+}
+
+func upstreamCases() []upstreamCase {
+	return []upstreamCase{
+		{"bridgetest legacy", func(t *testing.T) *upstream { return loopback(t, bridgetest.Legacy) }},
+		{"bridgetest modern", func(t *testing.T) *upstream { return loopback(t, bridgetest.Modern) }},
+		{"go-sdk legacy", goSDKLegacy},
+		{"go-sdk modern", goSDKModern},
+		{"mcp-go as probed", func(t *testing.T) *upstream { return mcpGoUpstream(t) }},
+		{"mcp-go legacy", func(t *testing.T) *upstream { return mcpGoUpstream(t, "--protocol", "legacy") }},
+	}
+}
+
+// loopback starts our own upstream.
+func loopback(t *testing.T, era bridgetest.Era) *upstream {
+	t.Helper()
+	u := newUpstream()
+	up, err := bridgetest.Start(bridgetest.Options{
+		Era: era, Name: serverName, Instructions: instructions, PageSize: 2, Tools: loopbackTools(u),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(up.Close)
+	u.url = up.URL()
+	u.addTool = func(name string) { up.AddTool(bridgetest.Tool{Name: name, Run: runEcho}) }
+	return u
+}
+
+func loopbackTools(u *upstream) []bridgetest.Tool {
+	marks := []byte(readOnly)
+	return []bridgetest.Tool{
+		{Name: "echo", Annotations: marks, InputSchema: []byte(echoSchema), Run: runEcho},
+		{Name: "walk", Annotations: marks, InputSchema: []byte(emptySchema), Run: runWalk},
+		{Name: "fail", Annotations: marks, InputSchema: []byte(emptySchema), Run: func(*bridgetest.Call) (any, error) {
+			return bridgetest.Failure("it failed"), nil
+		}},
+		{Name: "weather", Annotations: marks, InputSchema: []byte(emptySchema), Output: []byte(weatherSchema), Run: runWeather},
+		{Name: "chat", Annotations: marks, InputSchema: []byte(chatSchema), Run: runChat},
+		{Name: "wait", Annotations: marks, InputSchema: []byte(emptySchema), Run: func(c *bridgetest.Call) (any, error) {
+			return nil, u.wait(c.Context())
+		}},
+	}
+}
+
+func runEcho(c *bridgetest.Call) (any, error) {
+	var a struct{ Text string }
+	if err := c.Bind(&a); err != nil {
+		return nil, err
+	}
+	return bridgetest.Text(a.Text), nil
+}
+
+func runWalk(c *bridgetest.Call) (any, error) {
+	for i := range progressSteps {
+		c.Progress(i+1, progressSteps, fmt.Sprintf("step %d", i+1))
+	}
+	return bridgetest.Text("walked"), nil
+}
+
+func runWeather(*bridgetest.Call) (any, error) {
+	return bridgetest.Structured(map[string]any{"city": "Bern", "celsius": 21.5}), nil
+}
+
+func runChat(c *bridgetest.Call) (any, error) {
+	var a struct{ Level, Text string }
+	if err := c.Bind(&a); err != nil {
+		return nil, err
+	}
+	c.Log(a.Level, a.Text)
+	return bridgetest.Text("said " + a.Text), nil
+}
+
+// serve closes what a server of others leaves open.
+func serve(t *testing.T, s *httptest.Server) string {
+	t.Helper()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL
+}
