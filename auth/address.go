@@ -48,6 +48,9 @@ func (r addressRule) check(raw string) (*url.URL, error) {
 		return nil, errors.New("not a valid URL")
 	}
 	u, err := url.Parse(raw)
+	if err == nil && u.Scheme != "" && u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("the URL has the scheme %q; only https is allowed", clean(u.Scheme))
+	}
 	switch {
 	case err != nil || u.Opaque != "" || u.Host == "" || u.Hostname() == "":
 		return nil, errors.New("not an absolute URL")
@@ -59,8 +62,6 @@ func (r addressRule) check(raw string) (*url.URL, error) {
 		return nil, errors.New("the URL holds a fragment")
 	case u.Scheme == "https":
 		return u, nil
-	case u.Scheme != "http":
-		return nil, fmt.Errorf("the URL has the scheme %q; only https is allowed", clean(u.Scheme))
 	case r.plain, r.loopback && IsLoopback(u.Hostname()):
 		return u, nil
 	}

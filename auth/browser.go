@@ -45,7 +45,11 @@ func rebuild(address string) (string, error) {
 	if err != nil {
 		return "", errors.New("not a valid URL")
 	}
-	return u.Scheme + "://" + u.Host + pathEscapes().Replace(u.EscapedPath()) + "?" + query.Encode(), nil
+	rebuilt := u.Scheme + "://" + u.Host + pathEscapes().Replace(u.EscapedPath())
+	if len(query) > 0 {
+		rebuilt += "?" + query.Encode()
+	}
+	return rebuilt, nil
 }
 
 // pathEscapes encodes what means something to a shell and may stand in a path:

@@ -126,6 +126,15 @@ func (c *Credentials) Challenge(ctx context.Context, use Use, status int, header
 	return stop("the server asks for credentials, and none are configured")
 }
 
+// Accepted says that the upstream took a request that carried use: it answered
+// with something else than 401 or 403. A token that never was accepted is not
+// renewed over and over.
+func (c *Credentials) Accepted(use Use) {
+	if c.oauth != nil {
+		c.oauth.took(use.serial)
+	}
+}
+
 // SignIn signs in, or waits for the sign-in that is under way in this or another
 // process. When ctx ends it returns ctx's cause, and the sign-in goes on until
 // its own limit. Only a call of the host or a command of the user may call it.

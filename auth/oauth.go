@@ -14,7 +14,7 @@ import (
 
 const (
 	renewTimeout = 45 * time.Second // one renewal, waiting for other processes included
-	freshFor     = 30 * time.Second // a token younger than this and refused is not cured by renewing
+	freshFor     = 30 * time.Second // a token younger than this that was never accepted is not cured by renewing
 	pauseBad     = time.Minute      // no renewal after one that was refused for good
 	pauseDown    = 2 * time.Second  // no renewal after one that did not get through
 )
@@ -39,6 +39,7 @@ type oauth struct {
 	stepUp    []string // scopes that calls were refused for
 	refused   int64    // serial of the last token that was refused
 	renewed   int64    // serial of the last token got because of a refusal
+	accepted  int64    // serial of the last token that the upstream took
 	broken    error    // why renewing pauses
 	until     time.Time
 	flow      *flow
@@ -382,11 +383,17 @@ func (o *oauth) challenged(ctx context.Context, used int64, status int, ch Chall
 	return o.refusedToken(ctx, r)
 }
 
+func (o *oauth) took(serial int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.accepted = max(o.accepted, serial)
+}
+
 // refusedToken renews a token that the upstream did not take, unless it was
 // renewed for that reason a moment ago.
 func (o *oauth) refusedToken(ctx context.Context, r *record) Decision {
 	o.mu.Lock()
-	useless := o.renewed == r.Serial && time.Since(r.Obtained) < freshFor
+	useless := o.renewed == r.Serial && o.accepted < r.Serial && time.Since(r.Obtained) < freshFor
 	o.mu.Unlock()
 	if useless {
 		return Decision{Action: SignIn, Why: "the server refuses a token that was renewed a moment ago"}
@@ -567,7 +574,7 @@ func chooseScopes(opt OAuth, ch Challenge, where place, stepUp []string, r *reco
 		}
 	}
 	if r != nil && r.Issuer == where.server.Issuer {
-		scopes = union(scopes, r.Asked)
+		scopes = union(r.Asked, scopes)
 	}
 	return union(scopes, stepUp)
 }
