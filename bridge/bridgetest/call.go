@@ -194,12 +194,20 @@ func (c *Call) reply(result any, err error) item {
 	if c.pretty {
 		it.data = format{split: true}.lines(it.data)
 	}
-	if s, ok := c.d.strike("status-after-effect"); ok {
+	if s, ok := c.d.strike("status-after-effect"); ok && c.out.id != c.sharedStream() {
 		a := s.arg.(statuses)
 		it.status = a.at(s.n)
 		it.data = encode(object{"error": "the answer was lost on the way"})
 	}
 	return it
+}
+
+// sharedStream is the id of the stream that carries other replies as well.
+func (c *Call) sharedStream() string {
+	if c.session == nil {
+		return ""
+	}
+	return c.session.get.id
 }
 
 func asRPCError(err error) *RPCError {
@@ -220,7 +228,7 @@ func (u *Upstream) epochOf(c *Call) context.Context {
 
 type epochKey struct{}
 
-// begin makes a call of the request in d.
+// call makes a call of the request in d; it lives as long as the epoch.
 func (d *delivery) call(s *session, out *stream, version string) *Call {
 	epoch := d.up.lifetime()
 	ctx, cancel := context.WithCancelCause(context.WithValue(epoch, epochKey{}, epoch))

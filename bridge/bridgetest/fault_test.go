@@ -232,6 +232,7 @@ func faultCases() []faultCase {
 		{fault: "unknown-result-type", check: body(contains(`"resultType":"postponed"`)), effects: 1},
 		{fault: "gzip", check: body(func(s string) bool { return strings.Contains(unzipped([]byte(s)), wrote) }), effects: 1},
 		{fault: "gzip@stream_write", request: streamWrite, check: body(func(s string) bool { return strings.Contains(unzipped([]byte(s)), wrote) }), effects: 1},
+		{fault: "gzip:lazy@stream_write", request: streamWrite, check: body(func(s string) bool { return strings.Contains(unzipped([]byte(s)), wrote) }), effects: 1},
 		{fault: "bad-gzip:length", check: broken, effects: 1},
 		{fault: "bad-gzip:br", check: header("Content-Encoding", "br"), effects: 1},
 		{fault: "bad-gzip:garbage", check: body(func(s string) bool { return unzipped([]byte(s)) == "" }), effects: 1},
@@ -284,6 +285,8 @@ func eraCases() []faultCase {
 		{fault: "no-get", era: Legacy, request: get, check: status(404, "")},
 		{fault: "get-200-text", era: Legacy, request: get, check: header("Content-Type", "text/plain")},
 		{fault: "get-close-at-once", era: Legacy, request: get, check: body(func(s string) bool { return s == "" })},
+		{fault: "get-close-at-once:comment", era: Legacy, request: get, check: body(contains(": "))},
+		{fault: "get-close-at-once:retry0", era: Legacy, request: get, check: body(contains("retry: 0"))},
 		{fault: "get-hang", era: Legacy, request: impatient("GET", "", nil), check: left},
 		{fault: "version-400", era: Legacy, request: discover, check: status(400, "supported versions: 2025-06-18")},
 		{fault: "initialize-header-400", era: Legacy, request: func(p *peer) (*http.Response, []byte, error) {
@@ -432,4 +435,20 @@ func TestHTTP2(t *testing.T) {
 			t.Logf("tls %v, %s: %v", encrypted, fault, err)
 		}
 	}
+}
+
+// FuzzParseFault: what is accepted is written back as the same fault.
+func FuzzParseFault(f *testing.F) {
+	for _, c := range faultCases() {
+		f.Add(c.fault)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		fault, err := ParseFault(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseFault(fault.String()); err != nil || again != fault {
+			t.Errorf("%q is %+v, comes back as %q: %+v, %v", text, fault, fault.String(), again, err)
+		}
+	})
 }

@@ -110,7 +110,7 @@ func lies() []faultDef {
 		d("bad-content", "the result's content is a string"),
 		d("bad-is-error", "the result's isError is a string"),
 		d("unknown-result-type", "the result has a resultType nobody knows"),
-		{"gzip", "", calls, onWire, nil, "the body is compressed, asked or not"},
+		{"gzip", "lazy: without flushing", calls, onWire, parseOneOf("", "lazy"), "the body is compressed, asked or not"},
 		{"bad-gzip", "length, br or garbage", calls, onWire, parseOneOf("length", "br", "garbage"), "the body is compressed wrongly"},
 		{"charset", "", every, onWire, nil, "content types have odd case and a charset"},
 	}
@@ -149,7 +149,7 @@ func eras() []faultDef {
 		{"get-405", "", "GET", onRequest, nil, "405 to GET"},
 		{"no-get", "", "GET", onRequest, nil, "404 to GET"},
 		{"get-200-text", "", "GET", onRequest, nil, "200 and plain text to GET"},
-		{"get-close-at-once", "", "GET", onRequest, nil, "the GET stream ends at once, in good order"},
+		{"get-close-at-once", "comment or retry0: sent before", "GET", onRequest, parseOneOf("", "comment", "retry0"), "the GET stream ends at once, in good order"},
 		{"get-hang", "", "GET", onRequest, nil, "GET is never answered"},
 		{"version-400", "newest revision known", "POST", onRequest, parseText, "400 in plain text to newer revisions (default 2025-06-18)"},
 		{"initialize-header-400", "", "initialize", onRequest, nil, "400 to an initialize with MCP-Protocol-Version"},

@@ -31,6 +31,7 @@ func (d *delivery) openSSE() {
 	}
 	s := d.up.state.add("", member{})
 	defer d.up.state.forget(s)
+	s.get.once = true
 	s.get.push(item{named: "endpoint", data: []byte("/messages?sessionId=" + s.id)})
 	d.held(s.get, 0, false)
 }
@@ -53,8 +54,18 @@ func (d *delivery) postSSE() {
 	default:
 		d.serveSSE(s)
 	}
+	d.accepted()
+}
+
+// accepted answers the POST. With status-after-effect it says that it failed,
+// and the reply comes on the stream all the same.
+func (d *delivery) accepted() {
+	if s, ok := d.strike("status-after-effect"); ok {
+		a := s.arg.(statuses)
+		d.fail(a.at(s.n), a.retryAfter)
+		return
+	}
 	if !d.broken.Load() {
-		d.w.Header().Set("Content-Type", "text/plain")
 		d.body(http.StatusAccepted, "text/plain", []byte("Accepted"))
 	}
 }

@@ -158,6 +158,9 @@ func (d *delivery) request(s *session) {
 		c.run()
 	})
 	d.answer(out, ids)
+	if out.lost() {
+		s.forget(out.id)
+	}
 }
 
 // legacyGet opens the stream of a session, or resumes one.
@@ -250,7 +253,7 @@ func (d *delivery) insteadOfEra(s strike) bool {
 		d.text(http.StatusOK, "this server is alive")
 		return true
 	case "get-close-at-once":
-		d.wire("text/event-stream").stream()
+		d.closeAtOnce(s.arg.(string))
 		return true
 	case "get-hang":
 		d.hold()
@@ -266,6 +269,17 @@ func (d *delivery) insteadOfEra(s strike) bool {
 		return d.oldDiscover(s.arg.(string))
 	}
 	return false
+}
+
+func (d *delivery) closeAtOnce(how string) {
+	w := d.wire("text/event-stream")
+	w.stream()
+	switch how {
+	case "comment":
+		w.write([]byte(": nothing to say\n\n"))
+	case "retry0":
+		w.write([]byte("retry: 0\n\n"))
+	}
 }
 
 // tooNew answers 400 in plain text to a revision newer than the newest known.

@@ -43,6 +43,7 @@ func (f filter) wants(method string, params member) bool {
 func (d *delivery) listen(c *Call) {
 	defer c.cancel(nil)
 	l := &listen{id: c.id, out: c.out}
+	l.out.once = true
 	if err := json.Unmarshal(c.params.fields["notifications"], &l.filter); err != nil {
 		e := malformedMeta("notifications is no filter")
 		d.refuse(e.status, e)

@@ -66,6 +66,8 @@ type Options struct {
 	Tools        []Tool        // nil: DefaultTools
 	Tasks        bool          // declare tasks, and add the tools task_write, task_only and task_ask
 	TTL          time.Duration // freshness told to modern clients; 0 is 5 minutes
+	Retry        time.Duration // legacy: told to clients at the beginning of each stream; 0: nothing
+	Header       http.Header   // added to every response of an MCP endpoint, for example Set-Cookie
 	KeepAlive    time.Duration // comment lines on idle streams; 0: none
 
 	// Authorize, if set, is asked before any request to an MCP endpoint is
@@ -75,7 +77,7 @@ type Options struct {
 	Extra http.Handler
 }
 
-// Modern is the newest revision that the upstream speaks.
+// modernVersion is the first, and so far the only, revision without a handshake.
 const modernVersion = "2026-07-28"
 
 func (o *Options) listen() string {

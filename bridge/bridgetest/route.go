@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"strings"
 )
@@ -42,6 +43,7 @@ func (u *Upstream) guarded(w http.ResponseWriter, r *http.Request, replica int, 
 	}
 	d := u.deliver(w, r, replica)
 	defer d.finish()
+	maps.Copy(w.Header(), u.opts.Header)
 	if o := r.Header.Get("Origin"); o != "" && !loopbackOrigin(o) {
 		d.text(http.StatusForbidden, "origin is not allowed")
 		return

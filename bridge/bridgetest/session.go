@@ -3,11 +3,12 @@ package bridgetest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 )
 
-const maxSessionStreams = 1000 // of finished requests, kept for resumption
+const maxSessionStreams = 200 // of finished requests, kept for resumption
 
 // A session is one legacy client from initialize on.
 type session struct {
@@ -89,6 +90,14 @@ func (s *session) keep(n *stream) {
 		delete(s.streams, s.order[0])
 		s.order = s.order[1:]
 	}
+}
+
+// forget forgets a stream that nobody can resume.
+func (s *session) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, id)
+	s.order = slices.DeleteFunc(s.order, func(o string) bool { return o == id })
 }
 
 func (s *session) stream(id string) *stream {

@@ -21,7 +21,8 @@ type item struct {
 // A stream is an append-only list of messages that outlives the connection that
 // reads it; so it can be resumed.
 type stream struct {
-	id string // unique within the upstream; prefix of event ids
+	id   string // unique within the upstream; prefix of event ids
+	once bool   // messages are forgotten as soon as they were read
 
 	mu      sync.Mutex
 	items   []item
@@ -81,6 +82,9 @@ func (s *stream) await(ctx context.Context, d *delivery, i int) (item, bool) {
 		}
 		if i < len(s.items) {
 			it := s.items[i]
+			if s.once {
+				s.items[i].data = nil
+			}
 			s.mu.Unlock()
 			return it, true
 		}
@@ -139,13 +143,14 @@ func (d *delivery) answer(s *stream, ids bool) {
 	if !ok && d.r.Context().Err() != nil {
 		return
 	}
-	if ok && first.final && !d.mustStream() {
-		if !d.loses(s) {
-			d.body(first.status, "application/json", first.data)
-		}
+	if !ok || !first.final || d.mustStream() {
+		d.events(s, 0, ids)
 		return
 	}
-	d.events(s, 0, ids)
+	if !d.loses(s) {
+		d.body(first.status, "application/json", first.data)
+	}
+	s.lose() // no event id was given out: it cannot be resumed
 }
 
 func (d *delivery) mustStream() bool {
@@ -178,6 +183,10 @@ func (d *delivery) events(s *stream, from int, ids bool) {
 		return
 	}
 	f := d.format()
+	if t := d.up.opts.Retry; ids && t > 0 {
+		w.write([]byte("retry: " + strconv.FormatInt(t.Milliseconds(), 10) + f.eol + f.eol))
+		w.flush()
+	}
 	if d.has("priming-event") || ids && d.up.opts.Priming {
 		w.write(f.event("", s.eventID(from-1), nil))
 		w.flush()

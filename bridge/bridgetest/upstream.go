@@ -3,7 +3,6 @@ package bridgetest
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -230,6 +229,3 @@ func (u *Upstream) lifetime() context.Context {
 	defer u.mu.Unlock()
 	return u.epoch
 }
-
-// TLSConfig returns the configuration the upstream serves with; nil without TLS.
-func (u *Upstream) TLSConfig() *tls.Config { return u.opts.TLS }

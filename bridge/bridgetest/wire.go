@@ -14,6 +14,7 @@ type wire struct {
 	ctl    *http.ResponseController
 	pieces *trickle
 	gz     *gzip.Writer
+	lazy   bool // never flush
 }
 
 func (d *delivery) wire(contentType string) *wire {
@@ -120,6 +121,9 @@ func (w *wire) write(b []byte) bool {
 }
 
 func (w *wire) flush() {
+	if w.lazy {
+		return
+	}
 	if w.gz != nil {
 		_ = w.gz.Flush() // the write after it reports
 	}
@@ -172,7 +176,8 @@ func (w *wire) stream() {
 	h := w.d.w.Header()
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
-	if w.d.has("gzip") {
+	if s, ok := w.d.strike("gzip"); ok {
+		w.lazy = s.arg == "lazy"
 		h.Set("Content-Encoding", "gzip")
 		w.gz = gzip.NewWriter(w.d.w)
 	}
