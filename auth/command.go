@@ -52,6 +52,8 @@ func splitCommand(s string) ([]string, error) {
 			word.WriteByte('"')
 			inWord = true
 			i++
+		case r == 0:
+			return nil, errors.New("command: it holds a zero byte")
 		case r == quote:
 			quote = 0
 		case quote == 0 && (r == '"' || r == '\''):
@@ -62,8 +64,6 @@ func splitCommand(s string) ([]string, error) {
 			}
 			word.Reset()
 			inWord = false
-		case r == 0:
-			return nil, errors.New("command: it holds a zero byte")
 		default:
 			word.WriteRune(r)
 			inWord = true

@@ -62,12 +62,12 @@ type pending struct {
 }
 
 type pendingDevice struct {
-	Code        storedSecret  `json:"code"`
-	UserCode    string        `json:"userCode"`
-	Page        string        `json:"page"`
-	PageAndCode string        `json:"pageAndCode"`
-	Expiry      time.Time     `json:"expiry"`
-	Interval    time.Duration `json:"interval,format:nano"`
+	Code        storedSecret `json:"code"`
+	UserCode    string       `json:"userCode"`
+	Page        string       `json:"page"`
+	PageAndCode string       `json:"pageAndCode"`
+	Expiry      time.Time    `json:"expiry"`
+	IntervalMs  int64        `json:"intervalMs"`
 }
 
 func (p *pending) open(now time.Time) bool { return p.Ended == "" && now.Before(p.Expires) }
@@ -491,11 +491,16 @@ func (o *oauth) startDevice(ctx context.Context, f *flow, p *pending) error {
 	if err != nil {
 		return err
 	}
-	p.Device = &pendingDevice{
+	next := *p
+	next.Device = &pendingDevice{
 		Code: storedSecret{d.code}, UserCode: d.userCode, Page: d.page, PageAndCode: d.pageAndCode,
-		Expiry: d.expiry, Interval: d.interval,
+		Expiry: d.expiry, IntervalMs: d.interval.Milliseconds(),
 	}
-	return o.savePending(p, f)
+	if err := o.savePending(&next, f); err != nil {
+		return err
+	}
+	*p = next
+	return nil
 }
 
 func (o *oauth) awaitDevice(ctx context.Context, p *pending) error {
@@ -504,7 +509,7 @@ func (o *oauth) awaitDevice(ctx context.Context, p *pending) error {
 		return err
 	}
 	d := p.Device
-	got, err := endpoint.await(ctx, deviceAnswer{code: d.Code.Secret, expiry: d.Expiry, interval: d.Interval}, p.Settings.Resource)
+	got, err := endpoint.await(ctx, deviceAnswer{code: d.Code.Secret, expiry: d.Expiry, interval: time.Duration(d.IntervalMs) * time.Millisecond}, p.Settings.Resource)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,8 @@ func Start(q Quirks) *Server {
 	if q.ClientID != "" {
 		s.client[q.ClientID] = q.ClientSecret
 	}
+	s.mu.Lock() // requests of other processes may come before the end
+	defer s.mu.Unlock()
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	s.base = s.http.URL
 	s.URL = s.base + "/mcp"
