@@ -26,6 +26,9 @@ func syncDir(path string) error {
 	return errors.Join(err, d.Close())
 }
 
+// unlockBolt frees the lock that bbolt took on its file.
+func unlockBolt(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
 // reasonOf sorts an error of the system.
 func reasonOf(err error) store.Reason {
 	switch {

@@ -1,6 +1,8 @@
 package boltstore
 
 import (
+	"os"
+
 	"golang.org/x/sys/windows"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
@@ -11,6 +13,13 @@ const permissionsMatter = false
 
 // syncDir does nothing: NTFS journals names, and directories cannot be synced.
 func syncDir(string) error { return nil }
+
+// unlockBolt frees the lock that bbolt took on its file: one byte, at the very
+// end of what can be addressed.
+func unlockBolt(f *os.File) error {
+	const last = 1<<32 - 1
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &windows.Overlapped{Offset: last, OffsetHigh: last})
+}
 
 // reasonOf sorts an error of the system.
 func reasonOf(err error) store.Reason {

@@ -276,8 +276,8 @@ func (s *Store) openFile(readOnly bool) (*turnFile, error) {
 	if err == nil {
 		return t, nil
 	}
-	if t.file != nil {
-		_ = t.file.Close()
+	if t.broken {
+		_ = t.abandon()
 	}
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
@@ -318,11 +318,11 @@ func (t *turnFile) guard(fn func() error) (err error) {
 		if p == nil {
 			return
 		}
-		t.broken = true
 		if t.calls > 0 && !damaging(p) {
-			err = fmt.Errorf("internal failure: %v", p)
+			err = fmt.Errorf("internal failure: %v", p) // bbolt has rolled back
 			return
 		}
+		t.broken = true
 		err = fmt.Errorf("%w: %v", store.ErrDamaged, p)
 	}()
 	return fn()
@@ -355,12 +355,19 @@ func damaging(p any) bool {
 	return false
 }
 
-// close gives the file back. After a panic bbolt's own Close could wait for
-// ever, so only the descriptor is closed, which frees bbolt's lock too; the map
-// stays until the process ends.
+// close gives the file back. After bbolt panicked its own Close could wait for
+// ever, so its lock is freed and the descriptor closed; the map stays until the
+// process ends, and closing alone would leave the lock with it.
 func (t *turnFile) close() error {
 	if t.broken {
-		return t.file.Close()
+		return t.abandon()
 	}
 	return t.db.Close()
+}
+
+func (t *turnFile) abandon() error {
+	if t.file == nil {
+		return nil
+	}
+	return errors.Join(unlockBolt(t.file), t.file.Close())
 }
