@@ -3,6 +3,7 @@ package wire
 import (
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,6 +21,7 @@ type conn struct {
 	uses   int       // requests it carried
 	active int       // requests it carries
 	broken bool      // it refused a request; not to be used again
+	lead   *flight   // lands when the server's SETTINGS are known; then nil
 	rested time.Time // when it last became idle
 }
 
@@ -59,23 +61,65 @@ type socket struct {
 	writes atomic.Int64
 
 	alert atomic.Pointer[string] // the certificate alert by which the peer ended it
+	heard chan struct{}          // closed when the first Read has returned
+	first sync.Once
+
+	// Of HTTP/2, what the reading goroutine has seen of the server's SETTINGS,
+	// whether it has dealt with them, and who wants to know of that or of the
+	// end.
+	settings settingsFrame
+	settled  atomic.Bool
+	watch    atomic.Pointer[func(ended bool)]
 }
+
+// lastWords is how long a failed write waits for what the peer said before it
+// closed.
+const lastWords = 100 * time.Millisecond
+
+func newSocket(c net.Conn) *socket { return &socket{Conn: c, heard: make(chan struct{})} }
 
 func (s *socket) Write(p []byte) (int, error) {
 	s.writes.Add(1)
 	n, err := s.Conn.Write(p)
-	if n == 0 && err != nil {
-		s.writes.Add(-1)
+	if err != nil {
+		if n == 0 {
+			s.writes.Add(-1)
+		}
+		s.listen()
 	}
 	return n, err
 }
 
+// listen gives the goroutine that reads a moment to see the alert of a server
+// that hung up on us: the failed write is about to close the connection.
+func (s *socket) listen() {
+	late := time.NewTimer(lastWords)
+	defer late.Stop()
+	select {
+	case <-s.heard:
+	case <-late.C:
+	}
+}
+
 func (s *socket) Read(p []byte) (int, error) {
+	if s.settings.whole() && !s.settled.Load() {
+		s.settled.Store(true)
+		s.tell(false)
+	}
 	n, err := s.Conn.Read(p)
+	s.settings.see(p[:n])
 	if err != nil {
 		if alert, ok := certificateAlert(err); ok {
 			s.alert.Store(&alert)
 		}
+		s.tell(true)
 	}
+	s.first.Do(func() { close(s.heard) })
 	return n, err
+}
+
+func (s *socket) tell(ended bool) {
+	if watch := s.watch.Load(); watch != nil {
+		(*watch)(ended)
+	}
 }

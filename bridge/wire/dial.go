@@ -101,6 +101,15 @@ func (d *dialer) connect(ctx context.Context) (*conn, *Failure) {
 	return d.overHTTP1(ctx, secure)
 }
 
+// endedAtOnce is the failure of a connection that ended right after it was
+// made.
+func (d *dialer) endedAtOnce(cn *conn, err error) *Failure {
+	if alert := cn.socket.alert.Load(); alert != nil {
+		return d.refusedLate(*alert, err)
+	}
+	return unsent(classify.Connect, err, "the connection to %s ended at once: %s", d.host, describe(err))
+}
+
 // reach returns a transport to the target, directly or through the proxy.
 func (d *dialer) reach(ctx context.Context) (net.Conn, *Failure) {
 	if d.route.proxy != nil {

@@ -199,6 +199,25 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
+// A server that hangs up with our request unread resets the connection; its
+// alert must not get lost over that.
+func TestClientCertificateAlertSurvivesReset(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		l := listenTLS(t, &tls.Config{
+			Certificates: []tls.Certificate{a.sign(t)}, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{protocol},
+		})
+		s := serveOn(t, l, "https", func(_ *raw, conn net.Conn) { conn.(*tls.Conn).Handshake() })
+		for _, size := range []int{2, 100_000, 2_000_000} {
+			for range 10 {
+				f := fails(t, client(t, s.url, a.trust), post(strings.Repeat("x", size)))
+				proves(t, f, classify.Handshake, classify.NothingSent, "certificate required")
+			}
+		}
+	}
+}
+
 // A proxyServer is an HTTP proxy that allows what it is told to.
 func proxyServer(t *testing.T, l net.Listener, login string, status int) *raw {
 	t.Helper()

@@ -5,8 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-
-	"github.com/mcpbridge/mcpbridge/classify"
 )
 
 // madeKey is the context key under which overHTTP1 hands a finished connection
@@ -39,7 +37,7 @@ func newHTTP1(via route) *http.Transport {
 }
 
 func (d *dialer) overHTTP1(ctx context.Context, raw net.Conn) (*conn, *Failure) {
-	cn := &conn{socket: &socket{Conn: raw}}
+	cn := &conn{socket: newSocket(raw)}
 	var made net.Conn = cn.socket
 	h1, err := d.http1.NewClientConn(context.WithValue(ctx, madeKey{}, made), schemeOfHTTP1Raw, d.addr)
 	if err == nil {
@@ -47,7 +45,7 @@ func (d *dialer) overHTTP1(ctx context.Context, raw net.Conn) (*conn, *Failure) 
 	}
 	if err != nil {
 		raw.Close()
-		return nil, unsent(classify.Connect, err, "the connection to %s ended at once: %s", d.host, describe(err))
+		return nil, d.endedAtOnce(cn, err)
 	}
 	cn.http1 = h1
 	return cn, nil

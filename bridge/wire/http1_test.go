@@ -110,6 +110,37 @@ func TestBrokenExchangesAreOneRequest(t *testing.T) {
 	}
 }
 
+// A server whose machine takes the connection but which never accepts it: the
+// bytes are out, and nobody knows.
+func TestNeverAccepted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = client(t, "http://"+l.Addr().String()).Do(ctx, post("{}"))
+	proves(t, asFailure(t, err), classify.Exchange, classify.MaybeSent, "timed out")
+}
+
+// A server that closes what it accepts, unread. It depends on the moment what
+// is known, but never is a second connection tried.
+func TestClosedUnread(t *testing.T) {
+	t.Parallel()
+	s := serveRaw(t, func(_ *raw, conn net.Conn) { reset(conn) })
+	for n := range 20 {
+		f := fails(t, client(t, s.url), post("{}"))
+		if f.Stage == classify.Connect && f.Sent != classify.NothingSent {
+			t.Errorf("stage and proof do not fit: %s", f.Detail)
+		}
+		if got := s.connections(); got > n+1 {
+			t.Fatalf("%d connections for %d requests", got, n+1)
+		}
+	}
+}
+
 func TestHalfReadRequest(t *testing.T) {
 	t.Parallel()
 	s := serveRaw(t, func(_ *raw, c net.Conn) { io.CopyN(io.Discard, c, 1000); reset(c) })

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-
-	"github.com/mcpbridge/mcpbridge/classify"
 )
 
 // Limits of HTTP/2.
@@ -52,11 +50,11 @@ func newHTTP2() http2Side {
 }
 
 func (d *dialer) overHTTP2(raw net.Conn) (*conn, *Failure) {
-	cn := &conn{socket: &socket{Conn: raw}}
+	cn := &conn{socket: newSocket(raw)}
 	h2, err := d.http2.transport.NewClientConn(cn.socket)
 	if err != nil {
 		raw.Close()
-		return nil, unsent(classify.Connect, err, "the connection to %s ended at once: %s", d.host, describe(err))
+		return nil, d.endedAtOnce(cn, err)
 	}
 	cn.http2 = h2
 	h2.ReserveNewRequest()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -170,6 +171,58 @@ func TestHTTP2SharesOneConnection(t *testing.T) {
 		t.Errorf("%d connections, want 1", conns)
 	}
 	c.Close()
+}
+
+// More calls than a connection has streams, or calls to a server that chose
+// HTTP/1.1 over TLS: more connections, and nobody waits for another's answer.
+func TestParallelCallsOverTLS(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		a := newAuthority(t)
+		var arrived sync.WaitGroup
+		arrived.Add(n)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if r.Method == "GET" {
+				return
+			}
+			arrived.Done()
+			arrived.Wait()
+		}))
+		server.EnableHTTP2 = protocol == "h2"
+		server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 10}
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{a.sign(t)}}
+		server.StartTLS()
+		c := client(t, server.URL, a.trust)
+		must(t, c, get()) // what the server speaks is known then
+		var group sync.WaitGroup
+		for range n {
+			group.Go(func() { must(t, c, post("{}")) })
+		}
+		group.Wait()
+		c.Close()
+		server.Close()
+	}
+}
+
+func TestSettingsFrame(t *testing.T) {
+	t.Parallel()
+	var wire bytes.Buffer
+	f := http2.NewFramer(&wire, nil)
+	f.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 10})
+	size := wire.Len()
+	f.WritePing(false, [8]byte{})
+	for step := 1; step <= wire.Len(); step++ {
+		var frame settingsFrame
+		read := 0
+		for part := range slices.Chunk(wire.Bytes(), step) {
+			frame.see(part)
+			if read += len(part); frame.whole() != (read >= size) {
+				t.Errorf("step %d: whole %v after %d of %d bytes", step, frame.whole(), read, size)
+			}
+		}
+	}
 }
 
 // A body cut in the middle of an HTTP/2 stream.
