@@ -30,6 +30,7 @@ func (p *program) root() *cobra.Command {
 			return orCommand(cmd, words, p.bridge(cmd.Context(), bridgeFlags(cmd), words))
 		},
 	}
+	root.ValidArgsFunction = p.completeServer
 	addBridgeFlags(root)
 	root.Flags().BoolVar(&version, "version", false, "")
 	root.SetIn(p.stdin)
@@ -47,6 +48,16 @@ func (p *program) root() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// completeServer offers the servers of config.toml to a shell.
+func (p *program) completeServer(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+	r := resolver{merged: layer{}}
+	file := r.readFile(bridgeFlags(cmd), environment(p.env), defaultConfigPath())
+	if len(words) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return file.names(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // orCommand adds to the error about an unknown server the command that may have

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// startLimit is how long a host waits for the program to end by itself after
+// endLimit is how long a host waits for the program to end by itself after
 // its input has ended: --drain and half a second, and as much again because the
 // machine may be busy.
-const startLimit = 4 * time.Second
+const endLimit = 4 * time.Second
 
 // A process is one start of the program under test.
 type process struct {
