@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
@@ -17,8 +18,7 @@ import (
 // answerTo is the answer to the host for the last reply r.
 func (x *exchange) answerTo(r *reply) [][]byte {
 	if m := x.theirWords(r); m != nil {
-		hints := cacheHints{scope: "private"}
-		parts := x.pair.reply(x.method, m, x.id, hints)
+		parts := x.pair.reply(x.method, m, x.id, cacheHints{scope: "private"}, x.job.meta)
 		if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
 			return x.tooLarge(&r.verdict, size)
 		}
@@ -102,11 +102,23 @@ func (x *exchange) emptyForUnknownList(v *classify.Verdict) [][]byte {
 
 // toolText is a tool result of ours, marked as an error and with the verdict.
 func (x *exchange) toolText(n note, v *classify.Verdict) [][]byte {
-	result := concat(`{"content":[`, textBlock(n.String()), `],"isError":true,"_meta":{"`, metaVerdict, `":`, x.verdictJSON(v), `}`)
-	if x.profile.era == modernEra {
-		result = append(result, `,"resultType":"complete"`...)
+	meta := x.metaWith(member{metaVerdict, x.verdictJSON(v)})
+	text, structured := n.String(), []byte(nil)
+	if job, ok := x.bridge.keeper.jobOf(x); ok {
+		message := text + " Its handle is " + string(job.Handle) + "."
+		if job.State == jobs.OutcomeUnknown {
+			message = text + fmt.Sprintf(" Its handle is %s; settle it with %s once you know.", job.Handle, resolveTool)
+		}
+		text = message
+		about := x.jobJSON(&job, text, false)
+		meta = jsonrpc.With(meta, metaJob, about)
+		structured = about
 	}
-	return resultLine(x.id, append(result, '}'))
+	result := concat(`{"content":[`, textBlock(text), `],"isError":true,"_meta":`, meta, `}`)
+	if structured != nil && !(x.tool != nil && x.tool.output) {
+		result = jsonrpc.With(result, "structuredContent", structured)
+	}
+	return x.ownResult(result)
 }
 
 // verdictJSON is the object of `classify --json` with what the exchange adds.
@@ -145,9 +157,27 @@ func (x *exchange) code(v *classify.Verdict) int {
 	return codeUnreachable
 }
 
+// doesNotFit reports whether a tool result is longer than a line to the host
+// may be: it is then kept as a job.
+func (x *exchange) doesNotFit(r *reply) bool {
+	if x.method != "tools/call" || int64(len(r.verdict.Reply.Raw)) < x.bridge.cfg.HostLineLimit-lineSlack {
+		return false
+	}
+	return r.verdict.Outcome == classify.ToolSuccess || r.verdict.Outcome == classify.ToolError
+}
+
+// lineSlack is how much an answer may be longer than upstream's reply: ids and
+// _meta.
+const lineSlack = 64 << 10
+
 // tooLarge answers for a result that the host's line limit does not let
 // through.
 func (x *exchange) tooLarge(v *classify.Verdict, size int64) [][]byte {
+	if x.job.given {
+		if job, err := x.bridge.keeper.journal.Find(x.ctx, x.job.handle); err == nil {
+			return x.largeAnswer(&job, job.Result.Size, false)
+		}
+	}
 	n := note{
 		head: "NO ANSWER",
 		what: fmt.Sprintf("server %s answered%s, but its reply of %d bytes is longer than this host can read (--host-line-limit %d)",

@@ -28,11 +28,13 @@ type Bridge struct {
 	listens  *listens
 	link     *link // nil while the configuration is broken
 	host     *host
+	keeper   *keeper // nil: nothing is journaled
 
-	life    context.Context // ends when the bridge leaves
-	end     context.CancelCauseFunc
-	work    sync.WaitGroup
-	dropped atomic.Int64 // notifications that fit nobody
+	life     context.Context // ends when the bridge leaves
+	end      context.CancelCauseFunc
+	work     sync.WaitGroup
+	dropped  atomic.Int64 // notifications that fit nobody
+	hostLeft atomic.Bool  // nothing that is written now can be told
 
 	mu     sync.Mutex
 	active map[int64]*exchange // by the id that upstream knows
@@ -53,6 +55,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b.policy.Retries = cfg.Retries
 	b.life, b.end = context.WithCancelCause(context.Background())
+	b.keeper = newKeeper(b)
 	b.offers = newOffers(b)
 	b.listens = newListens(b)
 	if cfg.Broken != nil {
@@ -93,27 +96,62 @@ func (b *Bridge) Run(ctx context.Context, stdin io.Reader, stdout *os.File) erro
 		b.work.Go(func() { b.listens.run(b.life) })
 		b.work.Go(func() { (&wire.SleepWatch{}).Run(b.life, b.woke) })
 	}
-	lines := newLineWatch()
+	lines := newLineWatch(b.keeper)
 	eof := make(chan error, 1)
 	go func() { eof <- b.readHost(stdin, lines) }() // parked on stdin: Run does not wait for it
 
 	left := b.untilHostIsGone(ctx, eof, out, lines)
+	b.linger(out)
 	b.leave(left, out)
 	stopWriting()
 	b.work.Wait()
 	return nil
 }
 
-// lineWatch knows when the last line came.
-type lineWatch struct{ last atomic.Int64 }
+// linger stays for deliveries of jobs whose outcome is open, where the host is
+// not the one that would have to wait for them: design-jobs, section 4.
+func (b *Bridge) linger(out *stdio.Writer) {
+	b.hostLeft.Store(true)
+	if b.cfg.Linger <= 0 || b.cfg.LetGo == nil || !b.keeper.open() {
+		return
+	}
+	b.host.detach()
+	flush, cancel := context.WithTimeout(context.Background(), quickEnd)
+	out.Flush(flush)
+	cancel()
+	b.cfg.LetGo()
+	limit := time.NewTimer(b.cfg.Linger)
+	defer limit.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for b.keeper.open() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return
+		case <-b.cfg.End:
+			return
+		}
+	}
+}
 
-func newLineWatch() *lineWatch {
-	w := &lineWatch{}
-	w.came()
+// lineWatch knows when the last line came: a host that sends one has read what
+// was written to it before.
+type lineWatch struct {
+	last   atomic.Int64
+	keeper *keeper
+}
+
+func newLineWatch(k *keeper) *lineWatch {
+	w := &lineWatch{keeper: k}
+	w.last.Store(time.Now().UnixNano())
 	return w
 }
 
-func (w *lineWatch) came()                 { w.last.Store(time.Now().UnixNano()) }
+func (w *lineWatch) came() {
+	w.last.Store(time.Now().UnixNano())
+	w.keeper.hostLives()
+}
 func (w *lineWatch) silent() time.Duration { return time.Since(time.Unix(0, w.last.Load())) }
 
 // readHost hands every line to the host until stdin ends.
@@ -199,6 +237,11 @@ func (b *Bridge) leave(how *ending, out *stdio.Writer) {
 	b.offers.close()
 	b.host.work.Wait()
 	<-flushed
+	if b.keeper != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+		defer cancel()
+		b.keeper.journal.Flush(ctx) // notes; a lost one costs at most an answer given twice
+	}
 }
 
 // woke is called after the machine slept: connections are dead, though nobody

@@ -21,7 +21,7 @@ func (x *exchange) prepareCall() {
 	x.toolName, _ = jsonrpc.String(x.msg.Field(jsonrpc.Name))
 	x.tool = x.bridge.offers.tool(x.profile, x.toolName)
 	if x.tool == nil {
-		x.class = x.bridge.rules.Tool(x.toolName, retry.Hints{}, false)
+		x.class = x.bridge.offers.box.class(x.toolName, retry.Hints{})
 		return
 	}
 	x.class = x.tool.class
@@ -54,6 +54,9 @@ func (x *exchange) startClock() {
 	giveUp := answer
 	if x.method == "tools/call" {
 		giveUp = x.bridge.cfg.JobTimeout
+		if x.bridge.keeper != nil && x.bridge.cfg.JobTools == JobToolsNone {
+			answer = giveUp // no handle can be given: the call stays open
+		}
 	}
 	answer = min(answer, giveUp)
 	if unlimited(x.method) {
@@ -80,6 +83,9 @@ func (b *Bridge) answerWithin(client, tool string) time.Duration {
 	}
 	return b.patience.answerWithin(client)
 }
+
+// keyed reports whether the bridge puts an idempotency key into calls of a tool.
+func (b *Bridge) keyed(tool string) bool { return b.toolConfig(tool).IdempotencyKey != "" }
 
 // toolConfig is what config.toml says of a tool; the first match wins.
 func (b *Bridge) toolConfig(tool string) ToolConfig {

@@ -135,7 +135,8 @@ type Config struct {
 	Linger       time.Duration // how long open deliveries outlive the host; 0: not at all
 	LingerOff    string        // why there is no worker, for the connection line
 	InputTimeout time.Duration
-	LetGo        func() // lets go of the host's descriptors; nil where there is no worker
+	LetGo        func()          // lets go of the host's descriptors; nil where there is no worker
+	End          <-chan struct{} // closed to end a lingering bridge; nil: never
 
 	StateDir string // "" keeps nothing on disk
 	Log      *slog.Logger

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,12 @@ const (
 
 // send makes one delivery and captures the answer to it.
 func (e *endpoint) send(ctx context.Context, req *wire.Request, expect classify.Expectation, s sink) *reply {
-	r := &reply{expect: expect, endedBy: byUpstream}
+	return e.collect(ctx, req, &reply{expect: expect}, s)
+}
+
+// collect is send into a reply that says what is expected.
+func (e *endpoint) collect(ctx context.Context, req *wire.Request, r *reply, s sink) *reply {
+	r.endedBy = byUpstream
 	ctx, idle := e.idleWatch(ctx)
 	resp, err := e.wire.Do(ctx, req)
 	if err != nil {
@@ -150,6 +156,9 @@ func (e *endpoint) readStream(ctx context.Context, body io.Reader, r *reply, s s
 		}
 		if ev.HasID && !ev.Unfinished {
 			r.lastEvent = ev.ID
+			if h, ok := s.(idHearer); ok {
+				h.heardID(ev.ID)
+			}
 		}
 		if ev.HasRetry {
 			r.pause = ev.Retry
@@ -163,6 +172,9 @@ func (e *endpoint) readStream(ctx context.Context, body io.Reader, r *reply, s s
 		}
 	}
 }
+
+// An idHearer is a sink that wants to know from where a stream can be resumed.
+type idHearer interface{ heardID(id string) }
 
 // event takes one event with data and reports whether it was the terminal
 // reply.
@@ -213,6 +225,10 @@ func (r *reply) event(ev sse.Event, s sink) (terminal bool) {
 const maxBrokenEvents = 8
 
 func (r *reply) matches(m *jsonrpc.Message) bool {
+	if r.anyID {
+		r.expect.ID = bytes.Clone(m.Bytes(m.ID))
+		return true
+	}
 	return r.expect.ID != nil && jsonrpc.SameID(m.Bytes(m.ID), r.expect.ID)
 }
 

@@ -15,9 +15,11 @@ const (
 
 	codeUnreachable  = -31001
 	codeUnknown      = -31002 // outcome unknown
+	codeKeyConflict  = -31003 // idempotency key conflict
 	codeInvalidReply = -31004 // invalid upstream reply
 	codeSignIn       = -31005 // sign-in needed
 	codeOverloaded   = -31007
+	codeJournal      = -31008 // journal unavailable
 	codeCancelled    = -31009
 	codeTimedOut     = -31010
 )

@@ -41,6 +41,7 @@ type exchange struct {
 	level      string // logLevel of a modern host's request
 
 	evidence evidence // what the record will say
+	job      journaled
 }
 
 // newExchange makes the exchange of request m.
@@ -122,8 +123,17 @@ func (x *exchange) forward() {
 		x.answerText(x.notOffered(why))
 		return
 	}
+	if x.bridge.keeper.begin(x) {
+		x.deliverUntilDone()
+	}
+}
+
+// deliverUntilDone makes deliveries until one is the last.
+func (x *exchange) deliverUntilDone() {
 	x.startClock()
 	defer x.clock.stop()
+	stopTicks := x.tick()
+	defer stopTicks()
 	b := x.bridge
 	b.counters.First(x.counterName())
 	b.budget.First(time.Now())
@@ -263,21 +273,29 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	told := x.closed
 	x.mu.Unlock()
 	x.evidence.ended(r)
+	k := x.bridge.keeper
+	if !told && x.doesNotFit(r) {
+		_, x.job.given = k.giveHandle(x)
+	}
+	k.finish(x, r)
 	if told {
 		x.bridge.record(x, &r.verdict, "settled")
 		return
 	}
-	x.tell(x.answerTo(r), &r.verdict)
+	if x.tell(x.answerTo(r), &r.verdict) && !x.job.given {
+		k.written(x.job.handle)
+	}
 }
 
 // tell writes the one answer to the host and the record of it. Whoever closes
 // the exchange first does it.
-func (x *exchange) tell(parts [][]byte, v *classify.Verdict) {
+func (x *exchange) tell(parts [][]byte, v *classify.Verdict) bool {
 	if !x.close() {
-		return
+		return false
 	}
-	x.write(parts)
+	written := x.write(parts)
 	x.bridge.record(x, v, "exchange")
+	return written
 }
 
 // close claims the right to answer. After it nothing is sent for this id.
@@ -291,14 +309,17 @@ func (x *exchange) close() bool {
 	return true
 }
 
-func (x *exchange) write(parts [][]byte) {
+// write puts an answer onto stdout, or into the batch that it belongs to.
+func (x *exchange) write(parts [][]byte) bool {
 	if x.batch != nil {
 		x.batch.add(parts...)
-		return
+		return true
 	}
 	if err := x.host.out.Answer(x.bridge.life, "", parts...); err != nil {
 		x.bridge.cfg.Log.Debug("answer was not written", "error", err)
+		return false
 	}
+	return true
 }
 
 // reject answers a request that never got into flight.
@@ -330,6 +351,7 @@ func (x *exchange) cancelledByHost(reason string) {
 	x.host.free(x)
 	x.bridge.patience.hostLeft(x.host.clientName(), time.Since(x.began), x.method)
 	x.evidence.cancelled(reason)
+	x.bridge.keeper.nobodyWaits(x, "host cancelled")
 	if x.goesOn() {
 		x.mu.Lock()
 		x.abandoned = true
@@ -338,6 +360,20 @@ func (x *exchange) cancelledByHost(reason string) {
 		return
 	}
 	x.cancel(hostCancelled())
+}
+
+// detach ends x for a host that is gone; a job's delivery goes on.
+func (x *exchange) detach() {
+	k := x.bridge.keeper
+	if x.job.handle == "" || k.exchangeOf(x.job.handle) != x {
+		x.cancel(hostGone("the host is gone"))
+		return
+	}
+	x.close()
+	x.mu.Lock()
+	x.abandoned = true
+	x.mu.Unlock()
+	k.nobodyWaits(x, "host gone")
 }
 
 // goesOn reports whether a cancelled call keeps its delivery.
@@ -355,30 +391,35 @@ func (x *exchange) isAbandoned() bool {
 	return x.abandoned
 }
 
-// answerDeadline is called when --answer-within has passed.
+// answerDeadline is called when --answer-within has passed. A delivery that is
+// still open is no failure and is not repeated: a call becomes a job, and its
+// handle is the answer; any other method is given up.
 func (x *exchange) answerDeadline() {
 	x.mu.Lock()
-	sent := x.upstreamID != 0
-	x.mu.Unlock()
-	mayHaveEffect := x.class != retry.Read && sent
-	if x.method != "tools/call" || !mayHaveEffect {
-		x.cancel(limitReached("--answer-within"))
-		return
-	}
-	// The delivery is still open: that is no failure, and the truth about a
-	// call with an effect is that its outcome is unknown so far.
-	x.mu.Lock()
-	if x.closed {
+	open := x.method == "tools/call" && x.upstreamID != 0
+	if !open || x.closed {
 		x.mu.Unlock()
+		x.cancel(limitReached("--answer-within"))
 		return
 	}
 	x.closed, x.abandoned = true, true
 	x.mu.Unlock()
-	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.TimedOut, Effect: classify.Possible,
-		Why: "no answer within --answer-within; the delivery is still open"}
 	x.host.free(x)
 	x.evidence.deadline()
-	x.write(x.openPastDeadline(v))
+	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.TimedOut, Effect: classify.Possible,
+		Why: "no answer within --answer-within; the delivery is still open"}
+	job, given := x.bridge.keeper.giveHandle(x)
+	switch {
+	case given:
+		x.job.given = true
+		x.write(x.handleAnswer(&job, false, ""))
+	case x.class == retry.Read:
+		v.Why = "no answer within --answer-within"
+		x.write(x.toolText(x.noAnswer(v), v))
+		defer x.cancel(limitReached("--answer-within"))
+	default:
+		x.write(x.openPastDeadline(v))
+	}
 	x.bridge.record(x, v, "exchange")
 }
 

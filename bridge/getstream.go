@@ -9,6 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 )
 
 // Limits of reopening a legacy session's GET stream. The pauses 1, 2, 4 ... s
@@ -105,7 +106,7 @@ func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sin
 		h := d.session.headers(acceptSSE)
 		delete(h, hdrContentType)
 		h[hdrLastEvent] = []string{last}
-		r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodGet, Header: h}, broken.expect, &sessionSink{out, u, d.session})
+		r := u.endpoint.collect(ctx, &wire.Request{Method: http.MethodGet, Header: h}, &reply{expect: broken.expect, anyID: broken.anyID}, &sessionSink{out, u, d.session})
 		// The request was sent by the first delivery, whatever became of this one.
 		r.capture.Sent = classify.MaybeSent
 		r.capture.Events += broken.capture.Events
@@ -129,6 +130,18 @@ func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sin
 			pause = r.pause
 		}
 	}
+}
+
+// resumeElsewhere collects the rest of an answer whose request another process
+// made: its session, its event id, and a reply to an id that only that process
+// knew. The one response on the stream is the reply.
+func (u *legacy) resumeElsewhere(ctx context.Context, from jobs.Resumption, out sink) *reply {
+	s := &session{profile: legacyProfile(from.Protocol, nil, nil), id: from.Session, handshake: handshake{Version: from.Protocol}}
+	d := &delivery{method: "tools/call", session: s}
+	broken := &reply{lastEvent: from.EventID, anyID: true, endedBy: byNetwork,
+		expect: classify.Expectation{Method: "tools/call", Protocol: from.Protocol, Session: true}}
+	broken.capture.Status, broken.capture.Header = http.StatusOK, header(hdrContentType, acceptSSE)
+	return u.resume(ctx, d, broken, out)
 }
 
 // wait waits for about d, spread by up to a quarter, or until ctx ends.

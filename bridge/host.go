@@ -346,6 +346,21 @@ func (h *host) leave(e *ending) {
 	}
 }
 
+// detach lets go of all exchanges: those that make a job's delivery go on with
+// nobody waiting, the others end.
+func (h *host) detach() {
+	h.mu.Lock()
+	h.leaving = true
+	open := make([]*exchange, 0, len(h.inFlight))
+	for _, x := range h.inFlight {
+		open = append(open, x)
+	}
+	h.mu.Unlock()
+	for _, x := range open {
+		x.detach()
+	}
+}
+
 // idle reports whether no request is open, subscriptions not counted.
 func (h *host) idle() bool {
 	h.mu.Lock()

@@ -26,6 +26,7 @@ type Journal interface {
 	Wait(ctx context.Context, h jobs.Handle, seen jobs.Seen) (jobs.Job, error)
 	Result(ctx context.Context, h jobs.Handle) ([]byte, jobs.Kind, error)
 	Arguments(ctx context.Context, h jobs.Handle) ([]byte, error)
+	Key(ctx context.Context, job jobs.Job) (string, error)
 	Mine() []jobs.Job
 
 	Settle(ctx context.Context, h jobs.Handle, seen jobs.Seen, e jobs.End) (jobs.Job, error)

@@ -12,6 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 )
 
 // legacy is an upstream of Streamable HTTP with a handshake: MCP 2025-03-26 to
@@ -310,6 +311,14 @@ func (s *sessionSink) request(m *jsonrpc.Message, _ func(_, _ []byte)) {
 		}
 		s.upstream.postLater(s.session, body)
 	})
+}
+
+// heardID lets the exchange keep from where its answer can be resumed, also by
+// another process.
+func (s *sessionSink) heardID(id string) {
+	if x, ok := s.sink.(*exchange); ok {
+		x.resumableFrom(jobs.Resumption{Session: s.session.id, EventID: id, Protocol: s.session.handshake.Version})
+	}
 }
 
 // postLater posts without making anybody wait.

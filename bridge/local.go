@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -136,12 +137,21 @@ func (x *exchange) listTools() {
 // the next page begins (0: none).
 func (b *Bridge) listing(p *profile, c *catalogue, from int) (list []byte, next int) {
 	list = []byte{'['}
+	own := b.ownTools()
 	if c == nil {
-		return append(append(list, b.statusTool()...), ']'), 0
+		if len(own) == 0 {
+			own = [][]byte{b.statusTool()}
+		}
+		return append(append(list, bytes.Join(own, []byte(","))...), ']'), 0
 	}
 	pr := pair{p.era, c.era, p.version, c.handshake.Version}
-	for i := from; i < len(c.tools); i++ {
-		one := c.tools[i].listing(pr)
+	for i := from; i < len(c.tools)+len(own); i++ {
+		var one []byte
+		if i < len(c.tools) {
+			one = c.tools[i].listing(pr)
+		} else {
+			one = own[i-len(c.tools)] // listed last
+		}
 		if len(list) > 1 && int64(len(list)+len(one)) > b.cfg.HostLineLimit/2 {
 			return append(list, ']'), i
 		}
@@ -263,9 +273,20 @@ func (b *Bridge) serverInfo(h *handshake) []byte {
 	return concat(`{"name":`, quote(name), `,"version":`, quote(b.cfg.Version), `}`)
 }
 
+// instructions are the upstream's, with a paragraph of the bridge's about
+// handles, and a line about calls that need somebody.
 func (b *Bridge) instructions(h *handshake) []byte {
-	if h == nil {
-		return nil
+	var theirs []byte
+	if h != nil {
+		theirs = h.Instructions
 	}
-	return h.Instructions
+	ours := b.keeper.instructions()
+	if ours == "" {
+		return theirs
+	}
+	text, _ := jsonrpc.String(theirs)
+	if text != "" {
+		text += "\n\n"
+	}
+	return quote(text + ours)
 }

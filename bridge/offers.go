@@ -44,7 +44,7 @@ func newOffers(b *Bridge) *offers {
 	return &offers{
 		bridge: b, log: b.cfg.Log,
 		shelf: &shelf{dir: b.cfg.StateDir, url: urlOf(&b.cfg), who: who, now: time.Now},
-		box:   &toolbox{rules: b.rules, ignore: b.cfg.IgnoreTools, only: b.cfg.OnlyTools, log: b.cfg.Log},
+		box:   &toolbox{rules: b.rules, keyed: b.keyed, ignore: b.cfg.IgnoreTools, only: b.cfg.OnlyTools, log: b.cfg.Log},
 		all:   map[string]*offer{},
 	}
 }

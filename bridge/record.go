@@ -150,7 +150,7 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 		slog.String("method", x.method),
 		slog.String("tool", x.toolName),
 		slog.String("id", string(x.id)),
-		slog.String("handle", ""),
+		slog.String("handle", string(x.job.handle)),
 		slog.Int("deliveries", e.deliveries),
 		slog.Any("httpStatuses", e.statuses),
 		slog.String("contentType", e.contentType),
@@ -158,7 +158,7 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 	attrs = append(attrs, verdictAttrs(v)...)
 	attrs = append(attrs,
 		slog.String("retryOrigin", origin),
-		slog.Bool("deduplicated", false),
+		slog.Bool("deduplicated", x.job.deduplicated),
 		slog.String("endedBy", e.by),
 		slog.Int64("elapsedMs", time.Since(x.began).Milliseconds()),
 		slog.Int64("remainingMs", x.remaining().Milliseconds()))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 )
 
 // This file is the exchange as a sink: what comes before the reply.
@@ -35,16 +36,29 @@ func (x *exchange) notification(m *jsonrpc.Message) {
 func (x *exchange) passProgress(m *jsonrpc.Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.closed || len(x.hostToken) == 0 {
-		return
-	}
 	token, ok := jsonrpc.Integer(m.Field(jsonrpc.ProgressToken))
 	value, err := strconv.ParseFloat(string(m.Field(jsonrpc.Progress)), 64)
 	if !ok || token != x.upstreamID || err != nil || math.IsNaN(value) || x.progress.told && value <= x.progress.last {
 		return
 	}
 	x.progress = progressMark{value, true}
-	x.host.out.Notify("", retoken(m, x.hostToken)...)
+	if x.job.handle != "" {
+		x.bridge.keeper.observe(x, jobs.Note{Progress: readProgress(m, value)})
+	}
+	if !x.closed && len(x.hostToken) > 0 {
+		x.host.out.Notify("", retoken(m, x.hostToken)...)
+	}
+}
+
+// readProgress is a progress notification as a job keeps it.
+func readProgress(m *jsonrpc.Message, value float64) *jobs.Progress {
+	p := &jobs.Progress{Progress: value}
+	params := m.Bytes(m.Params)
+	if total, err := strconv.ParseFloat(string(jsonrpc.Get(params, "total")), 64); err == nil {
+		p.Total = total
+	}
+	p.Message, _ = jsonrpc.String(m.Field(jsonrpc.Text))
+	return p
 }
 
 // passLog gives a log message to a host that wants it: a legacy host always

@@ -43,11 +43,12 @@ func (x *exchange) callOurs() bool {
 		x.answerResult(concat(`{"content":[`, textBlock(text), `],"isError":true}`))
 		return true
 	}
-	if name != statusTool {
-		return false
+	if name == statusTool {
+		b := x.bridge
+		x.answerResult(concat(`{"content":[`, textBlock(b.statusText()+b.lingerText()+b.countersText()), `]}`))
+		return true
 	}
-	x.answerResult(concat(`{"content":[`, textBlock(x.bridge.statusText()), `]}`))
-	return true
+	return x.bridge.keeper != nil && x.bridge.keeper.callOwn(x, name)
 }
 
 // statusText is the connection in one or two sentences.

@@ -17,6 +17,9 @@ type tool struct {
 	class   retry.Class
 	headers []paramHeader
 	output  bool // declares an outputSchema
+
+	annotated   bool // has any hint at all
+	destructive bool // destructiveHint: true is set
 }
 
 // statusTool is the bridge's own tool: it says how the connection is.
@@ -27,6 +30,7 @@ const ourToolPrefix = "mcpbridge_"
 // A toolbox makes tools of what a server lists, as configured.
 type toolbox struct {
 	rules  retry.Rules
+	keyed  func(name string) bool // an idempotency key is configured
 	ignore []string
 	only   []string
 	log    *slog.Logger
@@ -79,7 +83,10 @@ func (b *toolbox) read(raw []byte, e era) (t *tool, ok bool) {
 		return nil, false
 	}
 	t = &tool{name: name, listed: name, raw: raw}
-	t.class = b.class(name, raw)
+	hints := readHintsOf(raw)
+	t.class = b.class(name, hints)
+	t.annotated = hints.Present
+	t.destructive = hints.Destructive != nil && *hints.Destructive
 	t.output = len(jsonrpc.Get(raw, "outputSchema")) > 0
 	if e == modernEra {
 		// 2026-07-28, Streamable HTTP, "Schema Extension": a tool with an invalid
@@ -99,15 +106,19 @@ func (b *toolbox) read(raw []byte, e era) (t *tool, ok bool) {
 }
 
 // class decides what may be done about a call of the tool.
-func (b *toolbox) class(name string, raw []byte) retry.Class {
-	var hints retry.Hints
+func (b *toolbox) class(name string, hints retry.Hints) retry.Class {
+	return b.rules.Tool(name, hints, b.keyed(name))
+}
+
+// readHintsOf reads the annotations of a tool object.
+func readHintsOf(raw []byte) (hints retry.Hints) {
 	if a := jsonrpc.Get(raw, "annotations"); len(a) > 0 && a[0] == '{' {
 		hints.ReadOnly = boolHint(a, "readOnlyHint")
 		hints.Idempotent = boolHint(a, "idempotentHint")
 		hints.Destructive = boolHint(a, "destructiveHint")
 		hints.Present = hints.ReadOnly != nil || hints.Idempotent != nil || hints.Destructive != nil
 	}
-	return b.rules.Tool(name, hints, false)
+	return hints
 }
 
 func boolHint(annotations []byte, name string) *bool {

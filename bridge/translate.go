@@ -120,7 +120,7 @@ func appendMember(obj []byte, name string, value []byte) []byte {
 
 // reply edits a response of the upstream into the one that the host gets. The
 // parts are written one after the other, so that a large result is not copied.
-func (p pair) reply(method string, r *jsonrpc.Message, hostID []byte, hints cacheHints) [][]byte {
+func (p pair) reply(method string, r *jsonrpc.Message, hostID []byte, hints cacheHints, meta []member) [][]byte {
 	edits := make([]jsonrpc.Edit, 0, 6)
 	if r.ID != (jsonrpc.Span{}) {
 		edits = append(edits, jsonrpc.Edit{Span: r.ID, New: hostID})
@@ -131,6 +131,7 @@ func (p pair) reply(method string, r *jsonrpc.Message, hostID []byte, hints cach
 		if p.host == legacyEra && p.upstream == modernEra {
 			edits = append(edits, p.oldResult(r)...)
 		}
+		edits = append(edits, p.resultMeta(r, meta)...)
 		if p.host == modernEra {
 			edits = append(edits, p.newResult(method, r, hints)...)
 		}
@@ -154,17 +155,32 @@ func (p pair) oldResult(r *jsonrpc.Message) []jsonrpc.Edit {
 			edits = append(edits, jsonrpc.Edit{Span: memberSpan(r.Raw, s)})
 		}
 	}
-	if meta := r.Field(jsonrpc.Meta); len(meta) > 0 && meta[0] == '{' {
-		patch := metaPatch{drop: func(name string) bool { return name == metaSubscriptionID || name == metaServerInfo }}
-		if kept, changed := patchMeta(meta, patch); changed {
-			edit := jsonrpc.Edit{Span: r.FieldSpan(jsonrpc.Meta), New: kept}
-			if len(kept) == 2 {
-				edit = jsonrpc.Edit{Span: memberSpan(r.Raw, edit.Span)}
-			}
-			edits = append(edits, edit)
-		}
-	}
 	return edits
+}
+
+// resultMeta changes result._meta: what a legacy host does not know goes, what
+// the bridge has to say about the call comes.
+func (p pair) resultMeta(r *jsonrpc.Message, add []member) []jsonrpc.Edit {
+	patch := metaPatch{set: add}
+	if p.host == legacyEra && p.upstream == modernEra {
+		patch.drop = func(name string) bool { return name == metaSubscriptionID || name == metaServerInfo }
+	}
+	old := r.Field(jsonrpc.Meta)
+	if len(old) == 0 || old[0] != '{' {
+		if len(add) == 0 || len(old) > 0 {
+			return nil
+		}
+		meta, _ := patchMeta([]byte("{}"), patch)
+		return []jsonrpc.Edit{insertFirst(r.Raw, r.Result, concat(`"_meta":`, meta))}
+	}
+	meta, changed := patchMeta(old, patch)
+	switch {
+	case !changed:
+		return nil
+	case len(meta) == 2:
+		return []jsonrpc.Edit{{Span: memberSpan(r.Raw, r.FieldSpan(jsonrpc.Meta))}}
+	}
+	return []jsonrpc.Edit{{Span: r.FieldSpan(jsonrpc.Meta), New: meta}}
 }
 
 // cacheHints are ttlMs and cacheScope for a modern host.

@@ -85,6 +85,7 @@ type reply struct {
 	lastEvent   string // id of the last event; resumable if not empty
 	pause       time.Duration
 	tooLarge    bool
+	anyID       bool   // the id that was sent is not known: the one response is the reply
 	connecting  string // what failed before the request itself could leave
 	endedBy     string
 

@@ -38,4 +38,15 @@ func (r Rules) Tool(name string, h Hints, keyed bool) Class {
 	return Write
 }
 
+// Configured reports whether configuration, and not an annotation, decides the
+// class of a tool.
+func (r Rules) Configured(name string) bool {
+	for _, rule := range r.Overrides {
+		if MatchGlob(rule.Glob, name) {
+			return true
+		}
+	}
+	return false
+}
+
 func isTrue(b *bool) bool { return b != nil && *b }

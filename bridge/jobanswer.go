@@ -1,0 +1,306 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// This file is what a host is told about a job.
+
+// pollAdvice is the wait_seconds that texts suggest at most.
+const pollAdvice = 45 * time.Second
+
+// jobNote is the text about a job in its present state.
+func (x *exchange) jobNote(j *jobs.Job) note {
+	subject := fmt.Sprintf("the call of %q on server %s", cut(j.Tool, 80), j.Server)
+	since := age(time.Since(j.CreatedAt))
+	again := fmt.Sprintf("do not call %q again for it: it may act twice", cut(j.Tool, 80))
+	switch j.State {
+	case jobs.Working:
+		n := note{head: "STILL RUNNING (not an error)", what: fmt.Sprintf("%s goes on, for %s now", subject, since),
+			known: "its handle is " + string(j.Handle) + progressText(j.Progress),
+			next:  fmt.Sprintf("call %s with this handle and wait_seconds %d to wait for the result, or stop here and tell the user", jobTool, x.pollSeconds()),
+			not:   again}
+		if j.Class == jobs.Read {
+			n.not = ""
+		}
+		return n
+	case jobs.InputRequired:
+		return note{head: "STILL RUNNING (not an error)", what: fmt.Sprintf("%s waits for an answer from the user, for %s now", subject, since),
+			known: "its handle is " + string(j.Handle),
+			next:  fmt.Sprintf("call %s with this handle: the question is put there", jobTool),
+			not:   again}
+	case jobs.OutcomeUnknown:
+		return note{head: "OUTCOME UNKNOWN", what: fmt.Sprintf("%s, %s ago, ended without a usable answer", subject, since),
+			known:   "its handle is " + string(j.Handle) + "; " + evidenceText(j),
+			unknown: "whether it took effect",
+			next:    fmt.Sprintf("look at the current state with a tool that only reads, then call %s with happened, did_not_happen or send_again, or ask the user", resolveTool),
+			not:     again}
+	case jobs.Failed:
+		n := note{head: "FAILED", what: fmt.Sprintf("%s, %s ago, failed", subject, since), known: evidenceText(j)}
+		if j.Effect == jobs.None {
+			n.known += "; nothing was executed"
+		} else {
+			n.unknown = "whether part of it took effect"
+		}
+		return n
+	case jobs.Cancelled:
+		return note{head: "FAILED", what: subject + " was cancelled by the server", known: evidenceText(j)}
+	}
+	return note{head: "COMPLETED", what: fmt.Sprintf("%s, %s ago, completed", subject, since), known: evidenceText(j)}
+}
+
+func progressText(p *jobs.Progress) string {
+	if p == nil {
+		return ""
+	}
+	s := "; progress " + strconv.FormatFloat(p.Progress, 'g', -1, 64)
+	if p.Total > 0 {
+		s += " of " + strconv.FormatFloat(p.Total, 'g', -1, 64)
+	}
+	if p.Message != "" {
+		s += " (" + cut(p.Message, 120) + ")"
+	}
+	return s
+}
+
+// evidenceText says in words why a job is in its state.
+func evidenceText(j *jobs.Job) string {
+	switch j.Evidence {
+	case jobs.BridgeLost:
+		return "the mcpbridge process that made the call died before the answer was recorded"
+	case jobs.ResolvedByUser:
+		return "the user said: " + j.Resolution
+	case jobs.ResolvedByModel:
+		return "it was settled on a model's word: " + j.Resolution
+	case jobs.ToolResult:
+		return "the server answered with a result"
+	case jobs.RPCError:
+		return "the server answered with an error"
+	case jobs.NotSent:
+		return "the call never left this machine"
+	case jobs.CancelledByHost:
+		return "it was cancelled and the server said no more"
+	case jobs.InputExpired:
+		return "nobody answered the server's question"
+	}
+	return "reason: " + string(j.Evidence)
+}
+
+// pollSeconds is the longest wait_seconds that fits this host's patience.
+func (x *exchange) pollSeconds() int {
+	limit := x.bridge.answerWithin(x.host.clientName(), jobTool)
+	return max(1, int(min(limit-time.Second, pollAdvice)/time.Second))
+}
+
+// jobJSON is the job as it stands in _meta and structuredContent; message is
+// the whole text.
+func (x *exchange) jobJSON(j *jobs.Job, message string, deduplicated bool) []byte {
+	s := j.Summary()
+	s.Deduplicated = deduplicated
+	b, err := json.Marshal(s)
+	if err != nil {
+		b = []byte("{}")
+	}
+	if j.State == jobs.Working || j.State == jobs.InputRequired {
+		b = jsonrpc.With(b, "next", concat(`{"tool":"`, jobTool, `","arguments":{"handle":`, quote(string(j.Handle)),
+			`,"wait_seconds":`, strconv.Itoa(x.pollSeconds()), `}}`))
+	}
+	return concat(`{"message":`, quote(message), `,`, b[1:])
+}
+
+// handleAnswer hands out the handle of a job.
+func (x *exchange) handleAnswer(j *jobs.Job, deduplicated bool, more string) [][]byte {
+	n := x.jobNote(j)
+	text := n.String()
+	if deduplicated {
+		text += " This repeat was not sent: it is answered from the earlier call."
+	}
+	text += more
+	declares := x.tool != nil && x.tool.output
+	job := x.jobJSON(j, text, deduplicated)
+	isError := declares || j.State == jobs.OutcomeUnknown || j.State == jobs.Failed
+	result := concat(`{"content":[`, textBlock(text), `],"isError":`, strconv.FormatBool(isError))
+	if !declares {
+		result = concat(result, `,"structuredContent":`, job)
+	}
+	meta := x.metaWith(member{metaJob, job})
+	return x.ownResult(concat(result, `,"_meta":`, meta, `}`))
+}
+
+// metaWith is the _meta of an answer about a call.
+func (x *exchange) metaWith(first ...member) []byte {
+	meta := []byte{'{'}
+	for _, m := range append(first, x.job.meta...) {
+		meta = appendMember(meta, m.name, m.value)
+	}
+	return append(meta, '}')
+}
+
+// ownResult is a result of ours as a response line for the host's era.
+func (x *exchange) ownResult(result []byte) [][]byte {
+	if x.profile.era == modernEra {
+		result = jsonrpc.With(result, "resultType", []byte(`"complete"`))
+	}
+	return resultLine(x.id, result)
+}
+
+// answerHeld answers a call that the guard or its key held back.
+func (k *keeper) answerHeld(x *exchange, b jobs.Begun) {
+	job := b.Job
+	if b.Claimed {
+		k.recover(job)
+	}
+	switch b.Hold {
+	case jobs.KeptEnd, jobs.KeyedEnd:
+		k.answerEnd(x, &job, true)
+		return
+	case jobs.Joined:
+		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
+		if job.State.Settled() {
+			k.answerEnd(x, &job, true)
+			return
+		}
+		if given, err := k.journal.GiveHandle(x.ctx, job.Handle); err == nil {
+			job = given
+		}
+	}
+	job = k.lookAfter(x.ctx, job)
+	if job.State.Settled() {
+		k.answerEnd(x, &job, true)
+		return
+	}
+	x.answerText(x.handleAnswer(&job, true, k.waysOut(&job, b)))
+}
+
+// waysOut says how a call that is held back can be sent after all.
+func (k *keeper) waysOut(job *jobs.Job, b jobs.Begun) string {
+	s := ""
+	if job.Directory != k.bridge.cfg.Directory && job.Directory != "" {
+		s += " It was made from another window (" + cut(job.Directory, 100) + ")."
+	}
+	if !b.Until.IsZero() {
+		s += " The same call is held back until " + b.Until.UTC().Format(time.RFC3339) + "."
+	}
+	return s
+}
+
+// answerEnd answers with what a settled job came to.
+func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) {
+	if !x.close() {
+		return
+	}
+	x.write(k.endParts(x, job, deduplicated))
+	k.journal.Note(job.Handle, jobs.Note{Read: true})
+	x.recordHeld(job, deduplicated)
+}
+
+// endParts is the answer about a settled job: its result exactly as upstream
+// gave it, with the job in _meta, or a text.
+func (k *keeper) endParts(x *exchange, job *jobs.Job, deduplicated bool) [][]byte {
+	result, kind, err := k.journal.Result(x.ctx, job.Handle)
+	switch {
+	case err == nil && kind == jobs.ToolAnswer:
+		return x.keptResult(job, result, deduplicated)
+	case err == nil && kind == jobs.ErrorValue:
+		message, _ := jsonrpc.String(jsonrpc.Get(result, "message"))
+		return x.handleAnswer(job, deduplicated, " The server's error "+string(jsonrpc.Get(result, "code"))+" was: "+cut(message, 400))
+	case err != nil && !errors.Is(err, jobs.ErrNoResult):
+		return x.handleAnswer(job, deduplicated, " Its result cannot be read at the moment: "+err.Error())
+	case job.State == jobs.Completed && job.Result.Size > 0:
+		return x.handleAnswer(job, deduplicated, " Its result was delivered before and is not kept any more.")
+	}
+	return x.handleAnswer(job, deduplicated, "")
+}
+
+// keptResult is a kept tool result for this host.
+func (x *exchange) keptResult(job *jobs.Job, result []byte, deduplicated bool) [][]byte {
+	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":0,"result":`, result, `}`))
+	if err != nil {
+		return x.handleAnswer(job, deduplicated, " Its kept result is damaged.")
+	}
+	text := x.jobNote(job).String()
+	p := pair{x.profile.era, modernEra, x.profile.version, rev2026_07_28}
+	x.job.meta = append(x.job.meta, member{metaJob, x.jobJSON(job, text, deduplicated)})
+	parts := p.reply("tools/call", &m, x.id, cacheHints{}, x.job.meta)
+	if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
+		return x.largeAnswer(job, int64(len(result)), deduplicated)
+	}
+	return parts
+}
+
+// largeAnswer says how to read a result that does not fit into one line.
+func (x *exchange) largeAnswer(job *jobs.Job, size int64, deduplicated bool) [][]byte {
+	return x.handleAnswer(job, deduplicated, fmt.Sprintf(
+		" Its result of %d bytes is longer than one line of this host may be. Read it in pieces: call %s with handle %s and offset 0, then with each nextOffset; or on a terminal: mcpbridge jobs show %s --result.",
+		size, jobTool, job.Handle, job.Handle))
+}
+
+// keyConflict refuses a key that was used with other arguments.
+func (x *exchange) keyConflict(job *jobs.Job) [][]byte {
+	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None,
+		Why: "the idempotency key was used before with other arguments"}
+	return x.toolText(note{
+		head:  "NOT SENT",
+		what:  fmt.Sprintf("the idempotency key of this call of %q to server %s was used before, with other arguments (%d key conflict)", cut(x.toolName, 80), x.bridge.cfg.Server, codeKeyConflict),
+		known: "nothing was sent; the earlier call is " + string(job.Handle),
+		next:  fmt.Sprintf("look at it with %s, or call again with a new key", jobTool),
+	}, v)
+}
+
+// notJournaled refuses a call that would have to be journaled and cannot be.
+func (x *exchange) notJournaled(err error) [][]byte {
+	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None, Why: "journal unavailable: " + err.Error()}
+	return x.toolText(note{
+		head:  "NOT SENT",
+		what:  fmt.Sprintf("%s to server %s must be noted in the journal before it is sent, and that is not possible (%d journal unavailable)", x.subject(), x.bridge.cfg.Server, codeJournal),
+		known: cut(err.Error(), 300) + "; nothing was executed",
+		next:  "tell the user to free the journal (disk space, permissions, another process that holds it), then call again; --journal try sends such calls unprotected",
+	}, v)
+}
+
+// jobOf is the job of x as the journal has it, if its outcome is unknown: what
+// the host is told then has the handle with it.
+func (k *keeper) jobOf(x *exchange) (jobs.Job, bool) {
+	if k == nil || x.job.handle == "" || k.bridge.cfg.JobTools == JobToolsNone {
+		return jobs.Job{}, false
+	}
+	job, err := k.journal.Find(x.ctx, x.job.handle)
+	if err != nil || job.State != jobs.OutcomeUnknown {
+		return jobs.Job{}, false
+	}
+	return job, true
+}
+
+// waitUntil waits for a change of job, at most for the time given.
+func (k *keeper) waitUntil(x *exchange, job jobs.Job, limit time.Duration) jobs.Job {
+	if limit <= 0 || job.State.Settled() {
+		return job
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, limit)
+	defer cancel()
+	for !job.State.Settled() {
+		latest, err := k.journal.Wait(ctx, job.Handle, job.Seen())
+		if latest.Handle != "" {
+			job = latest
+		}
+		if err != nil || job.State != jobs.Working {
+			return job
+		}
+	}
+	return job
+}
+
+// recordHeld writes the record of a call that was answered from a job.
+func (x *exchange) recordHeld(job *jobs.Job, deduplicated bool) {
+	x.job.handle, x.job.deduplicated = job.Handle, deduplicated
+	x.bridge.record(x, nil, "exchange")
+}

@@ -1,0 +1,438 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// A keeper keeps the calls of one account in the journal: begun before their
+// first byte leaves, ended before the host is told.
+type keeper struct {
+	bridge  *Bridge
+	journal Journal
+	account jobs.Account
+
+	mu       sync.Mutex
+	live     map[jobs.Handle]*exchange // whose deliveries this process makes
+	untold   []jobs.Handle             // ends written to the host, not yet taken as told
+	last     map[jobs.Handle]glance    // handles that were asked for without waiting
+	tended   bool                      // recovery and upkeep have begun
+	followed map[jobs.Handle]bool      // status queries under way
+}
+
+// A glance is when a job was last looked at, and what was seen.
+type glance struct {
+	at   time.Time
+	seen jobs.Seen
+}
+
+const (
+	// finishLimit bounds the attempt to journal an end before the host is told
+	// the true result all the same.
+	finishLimit = 2 * time.Second
+	// toldAfter is how long a host must live on after an answer for the answer
+	// to count as told, if nothing else came from it.
+	toldAfter = time.Second
+	// asksEvery is how often an owner with open deliveries looks for what other
+	// processes ask of it.
+	asksEvery = 500 * time.Millisecond
+)
+
+// Keys of _meta that speak about the journal.
+const (
+	metaJob            = ourPrefix + "job"
+	metaJournal        = ourPrefix + "journal"
+	metaIdempotencyKey = ourPrefix + "idempotencyKey"
+	metaJournaled      = ourPrefix + "journaled"
+	metaOpenJobs       = ourPrefix + "openJobs"
+	metaEarlier        = ourPrefix + "earlierJob"
+)
+
+func newKeeper(b *Bridge) *keeper {
+	if b.cfg.Jobs == nil {
+		return nil
+	}
+	return &keeper{
+		bridge: b, journal: b.cfg.Jobs,
+		account: jobs.Account{Server: b.cfg.Server, Principal: b.principal()},
+		live:    map[jobs.Handle]*exchange{}, last: map[jobs.Handle]glance{}, followed: map[jobs.Handle]bool{},
+	}
+}
+
+// principal is the account that jobs belong to.
+func (b *Bridge) principal() string {
+	if b.cfg.Principal != "" {
+		return b.cfg.Principal
+	}
+	return "anonymous"
+}
+
+// A journaled is what the journal knows of an exchange's call.
+type journaled struct {
+	handle       jobs.Handle
+	given        bool     // the handle was given out
+	unprotected  string   // why the call is not journaled although it should be
+	meta         []member // what the answer says about journal and other jobs
+	ended        bool
+	deduplicated bool // answered from an earlier job
+	resumable    bool // session and event id were journaled
+}
+
+// begin journals the call of x, or answers it from an earlier job. It reports
+// whether the call is to be sent.
+func (k *keeper) begin(x *exchange) bool {
+	if k == nil || x.method != "tools/call" {
+		return true
+	}
+	k.tend()
+	choice := k.choice(x)
+	if choice == JournalOff || !effective(x.class) {
+		return k.repeatOfRead(x)
+	}
+	b, err := k.journal.Begin(x.ctx, k.call(x))
+	var unavailable *store.UnavailableError
+	switch {
+	case errors.Is(err, jobs.ErrKeyConflict):
+		x.answerText(x.keyConflict(&b.Job))
+		return false
+	case err != nil && choice == JournalTry && (errors.As(err, &unavailable) || errors.Is(err, store.ErrUncertain)):
+		x.job.unprotected = err.Error()
+		x.job.meta = append(x.job.meta, member{metaJournal, quote("unprotected")})
+		k.bridge.cfg.Log.Warn("call is not journaled", "tool", x.toolName, "error", err)
+		return true
+	case err != nil:
+		x.answerText(x.notJournaled(err))
+		return false
+	case b.Hold != jobs.NotHeld:
+		k.bridge.counters.Deduplicated(x.counterName())
+		k.answerHeld(x, b)
+		return false
+	}
+	k.take(x, b)
+	return true
+}
+
+// effective reports whether calls of a class are journaled before they are
+// sent.
+func effective(c retry.Class) bool { return c == retry.Write || c == retry.Idempotent }
+
+// choice says what happens to a call that cannot be journaled.
+func (k *keeper) choice(x *exchange) JournalChoice {
+	if c := k.bridge.cfg.Journal; c != JournalAuto {
+		return c
+	}
+	if x.tool != nil && !x.tool.annotated && !k.bridge.rules.Configured(x.toolName) {
+		return JournalTry
+	}
+	if x.tool == nil {
+		return JournalTry
+	}
+	return JournalRequired
+}
+
+// call describes the call of x to the journal.
+func (k *keeper) call(x *exchange) jobs.Call {
+	config := k.bridge.toolConfig(x.toolName)
+	c := jobs.Call{
+		Account: k.account, Tool: x.toolName, Arguments: x.msg.Field(jsonrpc.Arguments),
+		Class: jobClass(x.class), Directory: k.bridge.cfg.Directory,
+		Key: x.hostKey(), MakeKey: config.IdempotencyKey != "",
+		Unannotated: x.tool == nil || !x.tool.annotated, Destructive: x.tool != nil && x.tool.destructive,
+		Guard: config.Guard, Store: k.bridge.cfg.Store,
+	}
+	if config.Store != nil {
+		c.Store = *config.Store
+	}
+	return c
+}
+
+func jobClass(c retry.Class) jobs.Class {
+	switch c {
+	case retry.Read:
+		return jobs.Read
+	case retry.PresumedRead:
+		return jobs.PresumedRead
+	case retry.Idempotent:
+		return jobs.Idempotent
+	}
+	return jobs.Write
+}
+
+// hostKey is the idempotency key that the host gave, "" for none.
+func (x *exchange) hostKey() string {
+	meta := x.msg.Field(jsonrpc.Meta)
+	if len(meta) == 0 || meta[0] != '{' {
+		return ""
+	}
+	key, _ := jsonrpc.String(jsonrpc.Get(meta, metaIdempotencyKey))
+	return key
+}
+
+// take makes x the exchange of a job that was just begun.
+func (k *keeper) take(x *exchange, b jobs.Begun) {
+	x.job.handle = b.Job.Handle
+	if len(b.Others) > 0 {
+		x.job.meta = append(x.job.meta, member{metaOpenJobs, handleList(b.Others)})
+	}
+	if b.Past != "" {
+		x.job.meta = append(x.job.meta, member{metaEarlier, quote(string(b.Past))})
+	}
+	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" {
+		x.putKey(pointer, b.Key)
+	}
+	k.mu.Lock()
+	k.live[b.Job.Handle] = x
+	k.mu.Unlock()
+}
+
+func handleList(handles []jobs.Handle) []byte {
+	out := []byte{'['}
+	for i, h := range handles {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendString(out, string(h))
+	}
+	return append(out, ']')
+}
+
+// putKey puts the idempotency key into the arguments, where the tool expects
+// it.
+func (x *exchange) putKey(pointer, key string) {
+	arguments := x.msg.Field(jsonrpc.Arguments)
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	arguments = setPointer(arguments, pointer, quote(key))
+	params := jsonrpc.With(objectOr(x.msg.Bytes(x.msg.Params), "{}"), "arguments", arguments)
+	raw := jsonrpc.AppendEdited(nil, x.msg.Raw, jsonrpc.Edit{Span: x.msg.Params, New: params})
+	if m, err := jsonrpc.Read(raw); err == nil {
+		x.msg = &m
+		x.id = m.Bytes(m.ID)
+	}
+}
+
+// finish journals the end of x's call before the host is told. It never makes
+// the host wait for longer than finishLimit: with a result in hand the true
+// answer beats the durable one.
+func (k *keeper) finish(x *exchange, r *reply) {
+	if k == nil || x.job.handle == "" || x.job.ended {
+		return
+	}
+	x.job.ended = true
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	_, err := k.journal.Finish(ctx, x.job.handle, x.endOf(r))
+	k.mu.Lock()
+	delete(k.live, x.job.handle)
+	k.mu.Unlock()
+	if err != nil && !errors.Is(err, jobs.ErrSettled) {
+		x.job.meta = append(x.job.meta, member{metaJournaled, []byte("false")})
+		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.job.handle, "error", err)
+	}
+}
+
+// endOf is what the last reply makes of the job.
+func (x *exchange) endOf(r *reply) jobs.End {
+	v := &r.verdict
+	deliveries, _, by := x.evidence.counts()
+	e := jobs.End{Effect: jobEffect(v.Effect), EndedBy: by, Note: cut(v.Why, 200), Deliveries: deliveries, Evidence: evidenceOf(v)}
+	switch retry.Settle(*v, x.class) {
+	case retry.Completed:
+		e.State, e.Effect = jobs.Completed, jobs.Reported
+		if v.Reply.Kind == jsonrpc.Response {
+			e.Result, e.Kind = slices.Clone(v.Reply.Bytes(v.Reply.Result)), jobs.ToolAnswer
+		}
+	case retry.Failed:
+		e.State = jobs.Failed
+		if m := x.theirWords(r); m != nil && m.Error != (jsonrpc.Span{}) {
+			e.Result, e.Kind = slices.Clone(m.Bytes(m.Error)), jobs.ErrorValue
+		}
+	case retry.Unanswered:
+		e.State, e.Effect = jobs.Failed, jobs.None
+	default:
+		e.State, e.Effect = jobs.OutcomeUnknown, jobs.Possible
+		if r.capture.Ended == classify.Cancelled {
+			e.Evidence = jobs.CancelledByHost
+		}
+	}
+	if e.State == jobs.Failed && e.Effect == jobs.None && e.Kind == jobs.NoResult && v.Outcome == classify.Unreachable {
+		e.Evidence = jobs.NotSent
+	}
+	return e
+}
+
+func jobEffect(e classify.Effect) jobs.Effect {
+	switch e {
+	case classify.None:
+		return jobs.None
+	case classify.Reported:
+		return jobs.Reported
+	}
+	return jobs.Possible
+}
+
+// evidenceOf names what a verdict rests on.
+func evidenceOf(v *classify.Verdict) jobs.Evidence {
+	switch v.Outcome {
+	case classify.ToolSuccess, classify.ToolError:
+		return jobs.ToolResult
+	case classify.JSONRPCError:
+		return jobs.RPCError
+	case classify.HTTPError:
+		return jobs.Evidence(fmt.Sprintf("http_%d", v.Status))
+	case classify.TimedOut:
+		return "timeout"
+	case classify.StreamIncomplete:
+		return "stream_incomplete"
+	case classify.Unreachable:
+		return jobs.NotSent
+	}
+	return "invalid_reply"
+}
+
+// giveHandle journals that x's handle is about to be given out; a read is
+// journaled only now. It reports whether there is a handle to give.
+func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
+	if k == nil || k.bridge.cfg.JobTools == JobToolsNone || x.job.unprotected != "" || k.choice(x) == JournalOff {
+		return jobs.Job{}, false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	if x.job.handle != "" {
+		job, err := k.journal.GiveHandle(ctx, x.job.handle)
+		if err != nil {
+			k.bridge.cfg.Log.Warn("a handle could not be journaled and is not given out", "handle", x.job.handle, "error", err)
+			return jobs.Job{}, false
+		}
+		return job, true
+	}
+	c := k.call(x)
+	c.HandleOut = true
+	b, err := k.journal.Begin(ctx, c)
+	if err != nil || b.Hold != jobs.NotHeld && b.Job.Handle == "" {
+		k.bridge.cfg.Log.Warn("a handle could not be journaled and is not given out", "error", err)
+		return jobs.Job{}, false
+	}
+	if b.Hold == jobs.NotHeld {
+		k.take(x, b)
+	}
+	return b.Job, true
+}
+
+// repeatOfRead answers a read from the job of an equal one that still runs
+// here with its handle given out: asking twice need not work twice.
+func (k *keeper) repeatOfRead(x *exchange) bool {
+	k.mu.Lock()
+	var same *exchange
+	for _, other := range k.live {
+		if other != x && other.job.given && !effective(other.class) && other.toolName == x.toolName &&
+			string(other.msg.Field(jsonrpc.Arguments)) == string(x.msg.Field(jsonrpc.Arguments)) {
+			same = other
+		}
+	}
+	k.mu.Unlock()
+	if same == nil {
+		return true
+	}
+	job, err := k.journal.Find(x.ctx, same.job.handle)
+	if err != nil || job.State != jobs.Working {
+		return true
+	}
+	k.bridge.counters.Deduplicated(x.counterName())
+	x.answerText(x.handleAnswer(&job, true, ""))
+	return false
+}
+
+// nobodyWaits notes that the host of x has stopped waiting.
+func (k *keeper) nobodyWaits(x *exchange, why string) {
+	if k != nil && x.job.handle != "" {
+		k.journal.Note(x.job.handle, jobs.Note{NobodyWait: why})
+	}
+}
+
+// written notes that the end of a job was written to the host. It counts as
+// told when another message comes from that host, or it lives on for a second.
+func (k *keeper) written(h jobs.Handle) {
+	if k == nil || h == "" {
+		return
+	}
+	k.mu.Lock()
+	k.untold = append(k.untold, h)
+	first := len(k.untold) == 1
+	k.mu.Unlock()
+	if first {
+		time.AfterFunc(toldAfter, k.hostLives)
+	}
+}
+
+// hostLives is called when the host proves that it read what was written.
+func (k *keeper) hostLives() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	told := k.untold
+	k.untold = nil
+	k.mu.Unlock()
+	if k.bridge.hostLeft.Load() {
+		return
+	}
+	for _, h := range told {
+		k.journal.Note(h, jobs.Note{Told: true})
+	}
+}
+
+// observe keeps what is seen of an open job, to be written with something else.
+func (k *keeper) observe(x *exchange, n jobs.Note) {
+	if k != nil && x.job.handle != "" {
+		k.journal.Note(x.job.handle, n)
+	}
+}
+
+// resumableFrom journals the first event id of an answer's stream at once, and
+// later ones with something else.
+func (x *exchange) resumableFrom(r jobs.Resumption) {
+	k := x.bridge.keeper
+	if k == nil || x.job.handle == "" {
+		return
+	}
+	if x.job.resumable {
+		k.journal.Note(x.job.handle, jobs.Note{EventID: r.EventID})
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	if _, err := k.journal.SetResumption(ctx, x.job.handle, r); err != nil {
+		k.bridge.cfg.Log.Debug("resumption not journaled", "handle", x.job.handle, "error", err)
+		return
+	}
+	x.job.resumable = true
+}
+
+// open reports whether deliveries of jobs are still under way here.
+func (k *keeper) open() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.live) > 0
+}
+
+// exchangeOf is the exchange that works on a job in this process, or nil.
+func (k *keeper) exchangeOf(h jobs.Handle) *exchange {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.live[h]
+}

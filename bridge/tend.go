@@ -1,0 +1,222 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/mcpbridge/mcpbridge/retry"
+)
+
+// This file is what an owner does besides delivering: it takes over jobs whose
+// owner died, does what other processes ask, and keeps the journal small.
+
+const (
+	maxRecovered = 100
+	recoverEvery = 30 * time.Second
+	upkeepAfter  = 2 * time.Second // nothing is pruned in the first second of a process
+	upkeepEvery  = time.Hour
+)
+
+// tend begins recovery and upkeep, once, when jobs are first spoken of.
+func (k *keeper) tend() {
+	k.mu.Lock()
+	begun := k.tended
+	k.tended = true
+	k.mu.Unlock()
+	if begun || k.bridge.life.Err() != nil {
+		return
+	}
+	k.bridge.work.Go(k.recoverLost)
+	k.bridge.work.Go(k.keepHouse)
+	k.bridge.work.Go(k.watchAsks)
+}
+
+// keepHouse prunes what has expired.
+func (k *keeper) keepHouse() {
+	for pause := upkeepAfter; wait(k.bridge.life, pause); pause = upkeepEvery {
+		if _, err := k.journal.Prune(k.bridge.life); err != nil && k.bridge.life.Err() == nil {
+			k.bridge.cfg.Log.Debug("the journal was not pruned", "error", err)
+		}
+	}
+}
+
+// recoverLost looks for jobs of this account whose owner is gone.
+func (k *keeper) recoverLost() {
+	for {
+		lost, err := k.journal.Lost(k.bridge.life, k.account, maxRecovered)
+		if err != nil && k.bridge.life.Err() == nil {
+			k.bridge.cfg.Log.Debug("jobs of dead processes could not be looked for", "error", err)
+		}
+		for i := range lost {
+			k.claim(k.bridge.life, lost[i])
+		}
+		if !wait(k.bridge.life, recoverEvery) {
+			return
+		}
+	}
+}
+
+// claim makes a job ours whose owner is gone; whoever loses does nothing.
+func (k *keeper) claim(ctx context.Context, job jobs.Job) jobs.Job {
+	claimed, err := k.journal.Claim(ctx, job.Handle, job.Owner)
+	if err != nil {
+		if latest, err := k.journal.Find(ctx, job.Handle); err == nil {
+			return latest
+		}
+		return job
+	}
+	k.bridge.cfg.Log.Info("took over the job of a process that is gone", "handle", job.Handle, "tool", job.Tool)
+	k.recover(claimed)
+	return claimed
+}
+
+// recover goes on with a job that was taken over: a legacy stream is resumed by
+// its session and event id. What cannot be resumed is unknown already.
+func (k *keeper) recover(job jobs.Job) {
+	if job.State != jobs.Working {
+		return
+	}
+	r, ok, err := k.journal.Resumption(k.bridge.life, job)
+	if err != nil || !ok {
+		k.lostForGood(job, "its stream cannot be resumed")
+		return
+	}
+	k.bridge.work.Go(func() { k.resume(job, r) })
+}
+
+// lostForGood makes a job unknown that nobody can go on with.
+func (k *keeper) lostForGood(job jobs.Job, why string) {
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	e := jobs.End{State: jobs.OutcomeUnknown, Evidence: jobs.BridgeLost, EndedBy: byBridge, Note: why}
+	if _, err := k.journal.Finish(ctx, job.Handle, e); err != nil {
+		k.bridge.cfg.Log.Debug("job not ended", "handle", job.Handle, "error", err)
+	}
+}
+
+// resume collects the answer to a dead process's call from its session.
+func (k *keeper) resume(job jobs.Job, resumption jobs.Resumption) {
+	limit := time.Until(job.CreatedAt.Add(k.bridge.cfg.JobTimeout))
+	ctx, cancel := context.WithTimeoutCause(k.bridge.life, max(limit, time.Second), limitReached("--job-timeout"))
+	defer cancel()
+	u := newLegacy(k.bridge.life, k.bridge.link.endpoint, k.bridge.link.newID, k.bridge)
+	r := u.resumeElsewhere(ctx, resumption, orphan{k.bridge.cfg.InputTimeout})
+	defer r.done()
+	r.judge()
+	if r.lastEvent == "" && r.verdict.Outcome == classify.StreamIncomplete {
+		k.lostForGood(job, "the server does not resume its stream")
+		return
+	}
+	x := &exchange{bridge: k.bridge, host: k.bridge.host, method: "tools/call", toolName: job.Tool, class: retryClass(job.Class), ctx: ctx}
+	x.evidence.ended(r)
+	finish, stop := context.WithTimeout(context.Background(), finishLimit)
+	defer stop()
+	if _, err := k.journal.Finish(finish, job.Handle, x.endOf(r)); err != nil {
+		k.bridge.cfg.Log.Warn("the end of a resumed call could not be journaled", "handle", job.Handle, "error", err)
+	}
+}
+
+func retryClass(c jobs.Class) retry.Class {
+	switch c {
+	case jobs.Read:
+		return retry.Read
+	case jobs.PresumedRead:
+		return retry.PresumedRead
+	case jobs.Idempotent:
+		return retry.Idempotent
+	}
+	return retry.Write
+}
+
+// An orphan is the sink of a resumed stream: nobody can be asked there.
+type orphan struct{ inputTimeout time.Duration }
+
+func (orphan) notification(*jsonrpc.Message) {}
+
+func (orphan) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
+	if respond == nil {
+		return
+	}
+	if m.Method == "ping" {
+		respond([]byte("{}"), nil)
+		return
+	}
+	respond(defaultAnswer(m.Method))
+}
+
+// lookAfter brings a job up to date before it is shown: one whose owner is
+// gone is taken over, and an unknown outcome is asked about where the tool
+// says how.
+func (k *keeper) lookAfter(ctx context.Context, job jobs.Job) jobs.Job {
+	if job.State == jobs.Working || job.State == jobs.InputRequired {
+		if k.exchangeOf(job.Handle) == nil {
+			if lost, err := k.journal.OwnerLost(ctx, job); err == nil && lost {
+				job = k.claim(ctx, job)
+			}
+		}
+	}
+	if job.State == jobs.OutcomeUnknown {
+		job = k.askStatus(ctx, job)
+	}
+	return job
+}
+
+// watchAsks does what other processes ask of jobs whose deliveries are made
+// here.
+func (k *keeper) watchAsks() {
+	tick := time.NewTicker(asksEvery)
+	defer tick.Stop()
+	var was any
+	for {
+		select {
+		case <-k.bridge.life.Done():
+			return
+		case <-tick.C:
+		}
+		if !k.open() {
+			continue
+		}
+		now, err := k.journal.AskWatch()
+		if err != nil || was == any(now) {
+			continue
+		}
+		asks, err := k.journal.Asks(k.bridge.life)
+		if err != nil {
+			continue
+		}
+		was = any(now)
+		for _, a := range asks {
+			k.answerAsk(a)
+		}
+	}
+}
+
+func (k *keeper) answerAsk(a jobs.Ask) {
+	said := "nothing: the call is not made here any more"
+	if x := k.exchangeOf(a.Handle); x != nil {
+		said = k.obey(x, a.Kind)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	if err := k.journal.AskDone(ctx, a, said); err != nil && !errors.Is(err, jobs.ErrNotFound) {
+		k.bridge.cfg.Log.Debug("an ask was not acknowledged", "handle", a.Handle, "error", err)
+	}
+}
+
+// obey cancels the delivery of x, or stops waiting for it, and says what it did.
+func (k *keeper) obey(x *exchange, kind string) string {
+	switch kind {
+	case jobs.AskCancel:
+		x.cancel(&ending{byHost, "cancelled by request", classify.Cancelled})
+		return "cancelled the call upstream"
+	case jobs.AskStopWaiting:
+		x.cancel(&ending{byHost, "stopped waiting by request", classify.Cut})
+		return "stopped waiting"
+	}
+	return fmt.Sprintf("nothing: %q is not known here", kind)
+}
