@@ -4,6 +4,7 @@ package stdio
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"strings"
@@ -35,12 +36,12 @@ var smallAnswer = []byte(`{"jsonrpc":"2.0","id":12,"result":{"content":[{"type":
 // BenchmarkSmallAnswer is to be compared with BenchmarkSmallWrite.
 func BenchmarkSmallAnswer(b *testing.B) {
 	w := NewWriter(benchPipe(b), WriterOptions{})
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	go w.Run(ctx)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := w.Answer(b.Context(), "", smallAnswer[:20], smallAnswer[20:]); err != nil {
-			b.Fatal(err)
-		}
-		if err := w.Flush(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -118,6 +118,9 @@ func (w *Writer) unread(ctx context.Context) error {
 func (w *Writer) watch() (released <-chan struct{}, idle bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.err != nil || !w.pen && w.q.empty() {
+		return nil, true
+	}
 	if w.idle == nil {
 		w.idle = make(chan struct{})
 	}
@@ -125,7 +128,7 @@ func (w *Writer) watch() (released <-chan struct{}, idle bool) {
 	if !w.pen {
 		w.wakeFlush()
 	}
-	return released, w.err != nil || !w.pen && w.q.empty()
+	return released, false
 }
 
 // drain writes the queue unless somebody else is at it.

@@ -45,7 +45,7 @@ func TestLargeLines(t *testing.T) {
 		w := NewWriter(f, WriterOptions{})
 		stop := run(t, w)
 		got := readAll(r)
-		big := bytes.Repeat([]byte("\"’é\", x"), 64<<20/10)
+		big := bytes.Repeat([]byte("\"’é\", x"), 16<<20/10)
 		for _, parts := range [][][]byte{{[]byte("{"), big, []byte("}")}, {[]byte("small")}, {[]byte("[\n"), big[:1<<20], []byte("\n]")}} {
 			if err := w.Answer(t.Context(), "", parts...); err != nil {
 				t.Fatal(err)
