@@ -83,6 +83,9 @@ func (c *Client) follow(ctx context.Context, r *Request, first *url.URL) (*Respo
 
 // deliver makes exactly one request.
 func (c *Client) deliver(ctx context.Context, r *Request, to *url.URL) (*Response, *Failure) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx, classify.Connect, classify.NothingSent, "connecting to "+c.dialer.host)
+	}
 	h := &hop{write: r.Write}
 	var stop context.CancelFunc
 	h.Context, stop = context.WithCancel(ctx)

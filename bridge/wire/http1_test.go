@@ -350,6 +350,18 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	s.got(t, 1)
 }
 
+func TestCancelledBefore(t *testing.T) {
+	t.Parallel()
+	s := serveRaw(t, echo)
+	c := client(t, s.url)
+	must(t, c, post("{}"))
+	ctx, cancel := context.WithCancel(bounded(t))
+	cancel()
+	_, err := c.Do(ctx, post("{}"))
+	proves(t, asFailure(t, err), classify.Connect, classify.NothingSent, "cancelled")
+	s.got(t, 1)
+}
+
 func TestClosingBodyEndsStream(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,34 @@ func TestFailureAfterRedirect(t *testing.T) {
 		t.Errorf("hops %d, want 1", f.Hops)
 	}
 	s.got(t, 2)
+}
+
+// Whatever a Location says, nothing is asked of another origin, and no text
+// holds its query or breaks a line.
+func FuzzRedirect(f *testing.F) {
+	for _, location := range []string{
+		"/mcp/", "//evil.example/", "http://a.example:80/x", "http://user:pw@a.example/", "HTTP://A.EXAMPLE/",
+		"http://a.example.evil/", "?q=" + secret, "http://a.example:81/", "\\evil.example", "http:x", "%zz", "",
+	} {
+		f.Add(location, 307, false)
+		f.Add(location, 302, true)
+	}
+	first := &url.URL{Scheme: "http", Host: "a.example", Path: "/mcp"}
+	c := &Client{origin: originOf(first)}
+	f.Fuzz(func(t *testing.T, location string, status int, get bool) {
+		method := "POST"
+		if get {
+			method = "GET"
+		}
+		resp := &Response{Status: status, Header: http.Header{"Location": {location}}}
+		next, why := c.redirect(method, resp, newTrail(first))
+		if next != nil && (originOf(next) != c.origin || next.User != nil || next.Fragment != "" || why != "") {
+			t.Errorf("%q leads to %v (%s)", location, next, why)
+		}
+		if strings.ContainsAny(why, "\r\n") || strings.Contains(why, secret) && strings.Contains(location, "?") && !strings.Contains(strings.SplitN(location, "?", 2)[0], secret) {
+			t.Errorf("%q is explained with %q", location, why)
+		}
+	})
 }
 
 func TestCookies(t *testing.T) {
