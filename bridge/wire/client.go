@@ -32,7 +32,8 @@ type Client struct {
 // network, when an idle connection may be dead without knowing it.
 func (c *Client) DropIdle() { c.pool.dropIdle() }
 
-// Close ends all connections; deliveries under way fail.
+// Close ends all connections; deliveries under way fail, one that is still
+// connecting when it has connected.
 func (c *Client) Close() { c.pool.close() }
 
 // Do makes one delivery and returns when the head of the answer is there. Its

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -32,12 +31,6 @@ type pool struct {
 	gen     int     // connections of an earlier one are not used again
 	closed  bool
 	reaping *time.Timer // not nil while something may become too old
-}
-
-// A flight is a dial for everybody who waits on done.
-type flight struct {
-	done   chan struct{}
-	failed *Failure // set before done is closed; nil: look into the pool again
 }
 
 // A pick is what the pool answers to one who wants to send: a connection with
@@ -129,94 +122,6 @@ func rest(since, now time.Time) time.Duration {
 		return idleFor
 	}
 	return max(wall, now.Sub(since))
-}
-
-// landed takes a new connection in, with its first request reserved. Those who
-// wait for lead are woken now, or with the settings of an HTTP/2 connection.
-func (p *pool) landed(lead *flight, cn *conn, f *Failure, alone bool) *Failure {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if f == nil && p.closed {
-		cn.close()
-		f = unsent(classify.Connect, errClosed, "the bridge is shutting down")
-	}
-	if f != nil || cn.http2 == nil {
-		if alone {
-			p.land(lead, nil)
-		} else {
-			p.land(lead, f)
-		}
-	}
-	if f != nil {
-		return f
-	}
-	if p.all == nil {
-		p.all = make(map[*conn]struct{})
-	}
-	p.all[cn] = struct{}{}
-	cn.gen, cn.uses, cn.active = p.gen, 1, 1
-	p.single = cn.http2 == nil
-	if cn.http2 != nil {
-		cn.lead = lead
-	}
-	return nil
-}
-
-// land wakes those who wait for a flight, which may be nil.
-func (p *pool) land(lead *flight, f *Failure) {
-	if lead == nil {
-		return
-	}
-	lead.failed = f
-	close(lead.done)
-	p.leave(lead)
-}
-
-// leave lets the next one dial instead of waiting for lead.
-func (p *pool) leave(lead *flight) {
-	if p.flight == lead {
-		p.flight = nil
-	}
-}
-
-// watch shares an HTTP/2 connection as soon as the server has said how many
-// streams it allows. Before that, requests beyond its limit would be let in,
-// and then wait for those in front of them, however long these take.
-func (p *pool) watch(cn *conn) {
-	var once sync.Once
-	share := func(ended bool) {
-		once.Do(func() {
-			cn.socket.watch.Store(nil)
-			p.share(cn, ended)
-		})
-	}
-	cn.socket.watch.Store(&share)
-	if cn.socket.settled.Load() { // before anybody watched
-		share(false)
-	}
-}
-
-func (p *pool) share(cn *conn, ended bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.all[cn]; !known {
-		return
-	}
-	p.land(cn.lead, nil)
-	cn.lead = nil
-	switch {
-	case !ended:
-		p.shared = append(p.shared, cn)
-	case cn.active == 0:
-		p.forget(cn)
-	}
-}
-
-// giveUp is for one who waited for a flight for too long.
-func (p *pool) giveUp(lead *flight) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.leave(lead)
 }
 
 // done gives a connection back after a request, which it may have refused.
@@ -340,64 +245,4 @@ func (p *pool) awake(cn *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cn.rested = time.Now()
-}
-
-// acquire returns a connection with one request reserved on it, and whether it
-// carried one before.
-func (c *Client) acquire(ctx context.Context, write bool) (*conn, bool, *Failure) {
-	for {
-		got := c.pool.pick(write, time.Now())
-		switch {
-		case got.failed != nil:
-			return nil, false, got.failed
-		case got.conn != nil:
-			return got.conn, got.reused, nil
-		case got.ping != nil:
-			c.probe(ctx, got.ping)
-		case got.wait != nil:
-			if f := c.await(ctx, got.wait); f != nil {
-				return nil, false, f
-			}
-		default:
-			cn, f := c.dialer.dial(ctx)
-			f = c.pool.landed(got.lead, cn, f, ctx.Err() != nil)
-			if f == nil && cn.http2 != nil {
-				c.pool.watch(cn)
-			}
-			return cn, false, f
-		}
-		if ctx.Err() != nil {
-			return nil, false, ended(ctx, classify.Connect, classify.NothingSent, "connecting to "+c.dialer.host)
-		}
-	}
-}
-
-// await waits for a flight, but not longer than a dial may take. It returns the
-// failure of that flight, which is then that of all who waited for it.
-func (c *Client) await(ctx context.Context, f *flight) *Failure {
-	late := time.NewTimer(c.dialer.timeout)
-	defer late.Stop()
-	select {
-	case <-f.done:
-		if f.failed != nil && ctx.Err() == nil {
-			failed := *f.failed
-			return &failed
-		}
-	case <-late.C:
-		c.pool.giveUp(f)
-	case <-ctx.Done():
-	}
-	return nil
-}
-
-// probe pings an HTTP/2 connection that was idle for long, and drops it if no
-// answer comes in time.
-func (c *Client) probe(ctx context.Context, cn *conn) {
-	switch {
-	case cn.alive(ctx):
-		c.pool.awake(cn)
-	case ctx.Err() == nil:
-		c.log.Debug("connection did not answer a ping", "host", c.dialer.host)
-		c.pool.discard(cn)
-	}
 }
