@@ -28,6 +28,11 @@ func (p *program) bridge(ctx context.Context, flags layer, words []string) error
 	defer log.close()
 	opt.Log = log.Logger
 	opt.Version = buildVersion()
+	closeJournal, err := p.openJournal(&opt)
+	if err != nil {
+		return err
+	}
+	defer closeJournal()
 	p.remark(&opt)
 	b, err := p.newBridge(opt.Config)
 	if err != nil {

@@ -115,7 +115,7 @@ func (f *configFile) defaults() (layer, error) {
 	l := layer{}
 	for _, key := range sortedKeys(f.top) {
 		s, ok := settingByKey(key)
-		where := key + " in " + f.path
+		where := place{key, f.path}
 		switch {
 		case !ok:
 			return l, configf("%s: unknown key%s", where, didYouMean(key, append(settingKeys(), "servers")))
@@ -132,24 +132,24 @@ func (f *configFile) defaults() (layer, error) {
 // A serverEntry is one [servers.NAME].
 type serverEntry struct {
 	url   string
-	where string // how a person finds the url
+	where place // of the url
 	layer layer
 	tools []toolOptions
 }
 
 // server returns what the file says of the server called name.
 func (f *configFile) server(name string) (serverEntry, error) {
-	e := serverEntry{layer: layer{}, where: "servers." + name + ".url in " + f.path}
+	table := place{"servers", f.path}.at(name)
+	e := serverEntry{layer: layer{}, where: table.at("url")}
 	if err := f.damaged[name]; err != nil {
 		return e, err
 	}
-	table, ok := f.servers[name].(map[string]any)
+	entries, ok := f.servers[name].(map[string]any)
 	if !ok {
 		return e, f.unknownServer(name)
 	}
-	for _, key := range sortedKeys(table) {
-		where := "servers." + name + "." + key + " in " + f.path
-		if err := f.entry(&e, key, table[key], where); err != nil {
+	for _, key := range sortedKeys(entries) {
+		if err := f.entry(&e, key, entries[key], table.at(key)); err != nil {
 			return e, err
 		}
 	}
@@ -159,7 +159,7 @@ func (f *configFile) server(name string) (serverEntry, error) {
 	return e, nil
 }
 
-func (f *configFile) entry(e *serverEntry, key string, v any, where string) (err error) {
+func (f *configFile) entry(e *serverEntry, key string, v any, where place) (err error) {
 	switch key {
 	case "url":
 		e.url, err = tomlString(v, where)
@@ -194,12 +194,12 @@ func (f *configFile) unknownServer(name string) error {
 }
 
 // add checks the value v of s and puts it into l.
-func (f *configFile) add(l layer, s setting, v any, where string) error {
+func (f *configFile) add(l layer, s setting, v any, where place) error {
 	texts, err := tomlTexts(s, v, where)
 	if err != nil {
 		return err
 	}
-	val := value{texts: texts, from: fromFile, where: where, base: filepath.Dir(f.path)}
+	val := value{texts: texts, from: fromFile, where: where.String(), base: filepath.Dir(f.path)}
 	if err := s.apply(&options{}, val); err != nil {
 		return err
 	}

@@ -77,6 +77,18 @@ time:
   --on-cancel auto|forward        what a cancel of the host does upstream (auto:
                                   reads are cancelled, anything else goes on)
 
+calls that may have an effect (see "mcpbridge help jobs"):
+  --journal required|try|off      note each before it is sent: or do not send it, or
+                                  try, or do not note (required for tools that say
+                                  what they do, else try)
+  --store full|open|none          keep arguments and results as long as the record,
+                                  while needed, or never arguments (open)
+  --guard-window 24h              hold a repeat of an unknown outcome back so long
+  --job-tools two|all|none        tools of the bridge to list for handles (two)
+  --linger DURATION               finish open calls after the host has gone, at most
+                                  so long (what is left of --job-timeout; 0: do not)
+  --input-timeout 10m             wait so long for an answer to a server's question
+
 tools (a GLOB has * and ?; repeatable, or separated by commas):
   --read GLOB, --write GLOB       say what a tool does, whatever it says itself
   --ignore-tool GLOB              hide tools and refuse their calls
@@ -109,8 +121,12 @@ configuration:
     [servers.crm.tools."export_*"]
     class = "write"                        # read, idempotent, write
     answer_within = "20s"
-  Other keys of a tool: on_cancel, idempotency_key, status, store, guard. The most
-  specific glob counts.
+    idempotency_key = "/requestId"         # where in the arguments a key belongs
+    status = { tool = "get_export", arguments = { id = "{key}" },
+               state = "/structuredContent/status", completed = ["done"],
+               failed = ["error"], working = ["running"], absent = ["not_found"] }
+  Other keys of a tool: on_cancel, store, guard (arguments, tool, off), resolve (user,
+  model). The most specific glob counts.
 
 exit codes: 0 ok, 1 failed, 2 usage, 3 sign-in needed, 4 outcome unknown
 `

@@ -16,6 +16,9 @@ type options struct {
 	allowHTTP         bool
 	allowNetworkState bool
 
+	guardWindow time.Duration  // 0: the journal's own
+	linger      *time.Duration // nil: what is left of --job-timeout
+
 	headers     []string // as configured, still with ${NAME}
 	headerFiles []string
 	bearerEnv   string
@@ -40,28 +43,8 @@ type logOptions struct {
 // ToolOptions are what [servers.NAME.tools."GLOB"] says. Zero fields were left
 // out.
 type toolOptions struct {
-	glob           string
-	class          string
-	answerWithin   time.Duration
-	onCancel       bridge.CancelChoice
-	idempotencyKey string // JSON pointer into the arguments
-	store          string
-	guard          string
-	resolve        string
-	status         *statusOptions
-}
-
-// StatusOptions say how to learn what became of a call: which tool to ask, and
-// how to read its answer.
-type statusOptions struct {
-	tool        string
-	arguments   map[string]any
-	state       string // JSON pointer into the result
-	completed   []string
-	failed      []string
-	working     []string
-	absent      []string
-	settleAfter time.Duration
+	bridge.ToolConfig
+	class string
 }
 
 // defaultOptions are the settings of a bridge that nobody configured.
@@ -95,4 +78,16 @@ func (o *options) credentials(env lookup) ([]auth.Header, error) {
 		all = append(all, header)
 	}
 	return all, nil
+}
+
+// lingerLimit is how long open calls may outlive the host: as long as they may
+// last at all, unless --linger says otherwise.
+func (o *options) lingerLimit() time.Duration {
+	switch {
+	case o.linger != nil:
+		return *o.linger
+	case o.JobTimeout > 0:
+		return o.JobTimeout
+	}
+	return bridge.DefaultJobTimeout
 }

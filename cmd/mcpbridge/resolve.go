@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
@@ -123,7 +122,7 @@ func (r *resolver) server(word string, file *configFile) {
 			r.note(err)
 			return
 		}
-		where, address = entry.where, entry.url
+		where, address = entry.where.String(), entry.url
 	}
 	u, wrong := parseAddress(address)
 	if wrong != "" {
@@ -164,9 +163,10 @@ func (r *resolver) finish(word string, env lookup) {
 	if o.StateDir == "" {
 		o.StateDir = defaultStateDir(env)
 	}
+	o.Linger = o.lingerLimit()
 	o.Classes = r.classes()
 	for _, t := range o.tools {
-		o.Tools = append(o.Tools, bridge.ToolConfig{Glob: t.glob, AnswerWithin: t.answerWithin, OnCancel: t.onCancel})
+		o.Tools = append(o.Tools, t.ToolConfig)
 	}
 }
 
@@ -189,11 +189,11 @@ func (r *resolver) classes() []retry.Rule {
 	for _, t := range r.opt.tools {
 		switch t.class {
 		case "read":
-			first = append(first, retry.Rule{Glob: t.glob, Class: retry.Read})
+			first = append(first, retry.Rule{Glob: t.Glob, Class: retry.Read})
 		case "idempotent":
-			first = append(first, retry.Rule{Glob: t.glob, Class: retry.Idempotent})
+			first = append(first, retry.Rule{Glob: t.Glob, Class: retry.Idempotent})
 		case "write":
-			first = append(first, retry.Rule{Glob: t.glob, Class: retry.Write})
+			first = append(first, retry.Rule{Glob: t.Glob, Class: retry.Write})
 		}
 	}
 	return append(first, last...)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
@@ -209,20 +210,22 @@ func TestToolTables(t *testing.T) {
 	if !reflect.DeepEqual(o.Classes, rules) {
 		t.Errorf("classes %v, want %v", o.Classes, rules)
 	}
-	want := toolOptions{
-		glob: "start_export", class: "idempotent", answerWithin: 20 * time.Second, idempotencyKey: "/requestId",
-		store: "none", guard: "tool", resolve: "model",
-		status: &statusOptions{
-			tool: "get_export", arguments: map[string]any{"id": "{key}"}, state: "/structuredContent/status",
-			completed: []string{"done"}, failed: []string{"error"}, working: []string{"queued", "running"},
-			absent: []string{"not_found"}, settleAfter: 30 * time.Second,
+	none := jobs.StoreNone
+	want := []bridge.ToolConfig{
+		{
+			Glob: "start_export", AnswerWithin: 20 * time.Second, IdempotencyKey: "/requestId",
+			Store: &none, Guard: jobs.GuardTool, Resolve: "model",
+			Status: &bridge.StatusConfig{
+				Tool: "get_export", Arguments: map[string]any{"id": "{key}"}, State: "/structuredContent/status",
+				Completed: []string{"done"}, Failed: []string{"error"}, Working: []string{"queued", "running"},
+				Absent: []string{"not_found"}, SettleAfter: 30 * time.Second,
+			},
 		},
+		{Glob: "get_*", OnCancel: bridge.CancelForward},
+		{Glob: "*"},
 	}
-	if len(o.tools) != 3 || !reflect.DeepEqual(o.tools[0], want) {
-		t.Errorf("tools %+v", o.tools)
-	}
-	if len(o.Tools) != 3 || o.Tools[0].AnswerWithin != 20*time.Second || o.Tools[1].OnCancel != bridge.CancelForward {
-		t.Errorf("tools of the bridge %+v", o.Tools)
+	if !reflect.DeepEqual(o.Tools, want) {
+		t.Errorf("tools %+v, want %+v", o.Tools, want)
 	}
 }
 
@@ -315,10 +318,13 @@ func TestConfigErrors(t *testing.T) {
 		"tool key":            {telling{file: crm + "[servers.crm.tools.x]\nclas = 'read'\n", args: []string{"crm"}}, "did you mean class?"},
 		"tool class":          {telling{file: crm + "[servers.crm.tools.x]\nclass = 'reed'\n", args: []string{"crm"}}, "wants read, idempotent or write"},
 		"tool pointer":        {telling{file: crm + "[servers.crm.tools.x]\nidempotency_key = 'id'\n", args: []string{"crm"}}, "JSON pointer"},
+		"tool store":          {telling{file: crm + "[servers.crm.tools.x]\nstore = 'half'\n", args: []string{"crm"}}, "wants full, open or none"},
+		"tool guard":          {telling{file: crm + "[servers.crm.tools.x]\nguard = 'on'\n", args: []string{"crm"}}, "wants arguments, tool or off"},
+		"tool resolve":        {telling{file: crm + "[servers.crm.tools.x]\nresolve = 'me'\n", args: []string{"crm"}}, "wants user or model"},
 		"tools no tables":     {telling{file: crm + "tools = 1\n", args: []string{"crm"}}, "wants tables"},
 		"status key":          {telling{file: crm + "[servers.crm.tools.x]\nstatus = { tol = 'y' }\n", args: []string{"crm"}}, "did you mean tool?"},
-		"status tool":         {telling{file: crm + "[servers.crm.tools.x]\nstatus = { state = '/y' }\n", args: []string{"crm"}}, "status.tool"},
-		"status state":        {telling{file: crm + "[servers.crm.tools.x]\nstatus = { tool = 'y' }\n", args: []string{"crm"}}, "status.state"},
+		"status tool":         {telling{file: crm + "[servers.crm.tools.x]\nstatus = { state = '/y' }\n", args: []string{"crm"}}, "servers.crm.tools.x.status.tool in "},
+		"status state":        {telling{file: crm + "[servers.crm.tools.x]\nstatus = { tool = 'y' }\n", args: []string{"crm"}}, "servers.crm.tools.x.status.state in "},
 		"status list":         {telling{file: crm + "[servers.crm.tools.x]\nstatus = { tool = 'y', state = '/z', failed = 'no' }\n", args: []string{"crm"}}, "list of strings"},
 		"status placeholder":  {telling{file: crm + "[servers.crm.tools.x]\nstatus = { tool = '${T}', state = '/z' }\n", args: []string{"crm"}}, "${T}"},
 		"variable":            {telling{env: map[string]string{"MCPBRIDGE_RETRIES": "hunter2"}, args: []string{anywhere}}, "MCPBRIDGE_RETRIES: wants a number"},

@@ -78,6 +78,15 @@ func settings() []setting {
 		{"on-cancel", single, oneOf(func(o *options, v string) { o.OnCancel = bridge.CancelChoice(v) },
 			string(bridge.CancelAuto), string(bridge.CancelForward))},
 
+		{"journal", single, oneOf(func(o *options, v string) { o.Journal = bridge.JournalChoice(v) },
+			string(bridge.JournalRequired), string(bridge.JournalTry), string(bridge.JournalOff))},
+		{"store", single, func(o *options, v []string) error { return parseStore(&o.Store, v[0]) }},
+		{"job-tools", single, oneOf(func(o *options, v string) { o.JobTools = bridge.JobTools(v) },
+			string(bridge.JobToolsTwo), string(bridge.JobToolsAll), string(bridge.JobToolsNone))},
+		{"guard-window", single, span(func(o *options) *time.Duration { return &o.guardWindow })},
+		{"linger", single, parseLinger},
+		{"input-timeout", single, span(func(o *options) *time.Duration { return &o.InputTimeout })},
+
 		{"read", globs, patterns(func(o *options) *[]string { return &o.read })},
 		{"write", globs, patterns(func(o *options) *[]string { return &o.write })},
 		{"ignore-tool", globs, patterns(func(o *options) *[]string { return &o.IgnoreTools })},

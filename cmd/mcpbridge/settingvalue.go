@@ -154,6 +154,13 @@ func parseDrain(o *options, v []string) error {
 	return err
 }
 
+// parseLinger reads a duration; zero ends open calls with the host.
+func parseLinger(o *options, v []string) error {
+	d, err := parseDuration(v[0])
+	o.linger = &d
+	return err
+}
+
 func parseDeadlineHeader(o *options, v []string) error {
 	// The check for names that a request cannot carry is that of a header.
 	if _, err := auth.ParseHeader(v[0]+": 1", func(string) (string, bool) { return "", false }); err != nil || strings.Contains(v[0], ":") {

@@ -5,8 +5,21 @@ import (
 	"strconv"
 )
 
+// A place is where a value of config.toml stands, as a person finds it.
+type place struct{ key, file string }
+
+// at is the place of a key below p.
+func (p place) at(key string) place {
+	if p.key != "" {
+		key = p.key + "." + key
+	}
+	return place{key, p.file}
+}
+
+func (p place) String() string { return p.key + " in " + p.file }
+
 // tomlTexts writes a TOML value as the text that a flag would have.
-func tomlTexts(s setting, v any, where string) ([]string, error) {
+func tomlTexts(s setting, v any, where place) ([]string, error) {
 	if list, ok := v.([]any); ok && s.many() {
 		return tomlStrings(list, where)
 	}
@@ -34,18 +47,18 @@ func tomlTexts(s setting, v any, where string) ([]string, error) {
 	}
 }
 
-func tomlString(v any, where string) (string, error) {
+func tomlString(v any, where place) (string, error) {
 	s, ok := v.(string)
 	if !ok {
 		return "", configf("%s: wants a string", where)
 	}
 	if p := placeholder(s); p != "" {
-		return "", unexpandedf(where, p)
+		return "", unexpandedf(where.String(), p)
 	}
 	return s, nil
 }
 
-func tomlStrings(list []any, where string) ([]string, error) {
+func tomlStrings(list []any, where place) ([]string, error) {
 	texts := make([]string, 0, len(list))
 	for _, element := range list {
 		text, ok := element.(string)

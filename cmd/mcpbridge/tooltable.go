@@ -7,27 +7,28 @@ import (
 	"strings"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
 // toolTables reads [servers.NAME.tools."GLOB"]. Tables have no order in TOML,
 // so that the most specific glob comes first: a name before a pattern, more
 // letters before fewer.
-func toolTables(v any, where string) ([]toolOptions, error) {
+func toolTables(v any, where place) ([]toolOptions, error) {
 	tables, ok := v.(map[string]any)
 	if !ok {
 		return nil, configf("%s: wants tables such as [servers.NAME.tools.\"get_*\"]", where)
 	}
 	var tools []toolOptions
 	for _, glob := range sortedKeys(tables) {
-		t, err := toolTable(glob, tables[glob], where+"."+glob)
+		t, err := toolTable(glob, tables[glob], where.at(glob))
 		if err != nil {
 			return nil, err
 		}
 		tools = append(tools, t)
 	}
 	slices.SortStableFunc(tools, func(a, b toolOptions) int {
-		return cmp.Or(cmp.Compare(wildcards(a.glob), wildcards(b.glob)), cmp.Compare(letters(b.glob), letters(a.glob)))
+		return cmp.Or(cmp.Compare(wildcards(a.Glob), wildcards(b.Glob)), cmp.Compare(letters(b.Glob), letters(a.Glob)))
 	})
 	return tools, nil
 }
@@ -51,19 +52,34 @@ type toolKey struct {
 func toolKeys() []toolKey {
 	return []toolKey{
 		{"class", choice(func(t *toolOptions) *string { return &t.class }, "read", "idempotent", "write")},
-		{"answer_within", func(t *toolOptions, v string) error { return parseAnswerWithin(&t.answerWithin, v) }},
+		{"answer_within", func(t *toolOptions, v string) error { return parseAnswerWithin(&t.AnswerWithin, v) }},
 		{"on_cancel", func(t *toolOptions, v string) error {
-			t.onCancel = bridge.CancelChoice(v)
+			t.OnCancel = bridge.CancelChoice(v)
 			return checkOneOf(v, string(bridge.CancelAuto), string(bridge.CancelForward))
 		}},
 		{"idempotency_key", func(t *toolOptions, v string) error {
-			t.idempotencyKey = v
+			t.IdempotencyKey = v
 			return checkPointer(v)
 		}},
-		{"store", choice(func(t *toolOptions) *string { return &t.store }, "full", "open", "none")},
-		{"guard", choice(func(t *toolOptions) *string { return &t.guard }, "arguments", "tool", "off")},
-		{"resolve", choice(func(t *toolOptions) *string { return &t.resolve }, "user", "model")},
+		{"store", func(t *toolOptions, v string) error {
+			t.Store = new(jobs.StoreMode)
+			return parseStore(t.Store, v)
+		}},
+		{"guard", func(t *toolOptions, v string) error {
+			if t.Guard.UnmarshalText([]byte(v)) != nil {
+				return errors.New("wants arguments, tool or off")
+			}
+			return nil
+		}},
+		{"resolve", choice(func(t *toolOptions) *string { return &t.Resolve }, "user", "model")},
 	}
+}
+
+func parseStore(to *jobs.StoreMode, v string) error {
+	if to.UnmarshalText([]byte(v)) != nil {
+		return errors.New("wants full, open or none")
+	}
+	return nil
 }
 
 func choice(field func(*toolOptions) *string, values ...string) func(*toolOptions, string) error {
@@ -73,8 +89,8 @@ func choice(field func(*toolOptions) *string, values ...string) func(*toolOption
 	}
 }
 
-func toolTable(glob string, v any, where string) (toolOptions, error) {
-	t := toolOptions{glob: glob}
+func toolTable(glob string, v any, where place) (toolOptions, error) {
+	t := toolOptions{ToolConfig: bridge.ToolConfig{Glob: glob}}
 	table, ok := v.(map[string]any)
 	if !ok {
 		return t, configf("%s: wants a table", where)
@@ -83,16 +99,16 @@ func toolTable(glob string, v any, where string) (toolOptions, error) {
 		return t, configf("%s: %v", where, err)
 	}
 	for _, key := range sortedKeys(table) {
-		if err := t.set(key, table[key], where+"."+key); err != nil {
+		if err := t.set(key, table[key], where.at(key)); err != nil {
 			return t, err
 		}
 	}
 	return t, nil
 }
 
-func (t *toolOptions) set(key string, v any, where string) (err error) {
+func (t *toolOptions) set(key string, v any, where place) (err error) {
 	if key == "status" {
-		t.status, err = statusTable(v, where)
+		t.Status, err = statusTable(v, where)
 		return err
 	}
 	known := []string{"status"}
@@ -114,46 +130,46 @@ func (t *toolOptions) set(key string, v any, where string) (err error) {
 }
 
 // statusTable reads the table that says how to learn what became of a call.
-func statusTable(v any, where string) (*statusOptions, error) {
+func statusTable(v any, where place) (*bridge.StatusConfig, error) {
 	table, ok := v.(map[string]any)
 	if !ok {
 		return nil, configf("%s: wants a table such as { tool = \"get_export\", state = \"/structuredContent/status\" }", where)
 	}
-	s := &statusOptions{}
+	s := &bridge.StatusConfig{}
 	for _, key := range sortedKeys(table) {
-		if err := s.set(key, table[key], where+"."+key); err != nil {
+		if err := setStatus(s, key, table[key], where.at(key)); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case s.tool == "":
-		return nil, configf("%s.tool: missing: name the tool that tells the state", where)
-	case s.state == "":
-		return nil, configf("%s.state: missing: write where the state stands in the result, such as /structuredContent/status", where)
+	case s.Tool == "":
+		return nil, configf("%s: missing: name the tool that tells the state", where.at("tool"))
+	case s.State == "":
+		return nil, configf("%s: missing: write where the state stands in the result, such as /structuredContent/status", where.at("state"))
 	}
 	return s, nil
 }
 
-func (s *statusOptions) set(key string, v any, where string) (err error) {
+func setStatus(s *bridge.StatusConfig, key string, v any, where place) (err error) {
 	switch key {
 	case "tool":
-		s.tool, err = tomlString(v, where)
+		s.Tool, err = tomlString(v, where)
 	case "state":
-		if s.state, err = tomlString(v, where); err == nil {
-			err = checkPointer(s.state)
+		if s.State, err = tomlString(v, where); err == nil {
+			err = checkPointer(s.State)
 		}
 	case "arguments":
 		var ok bool
-		if s.arguments, ok = v.(map[string]any); !ok {
+		if s.Arguments, ok = v.(map[string]any); !ok {
 			err = errors.New("wants a table")
 		}
 	case "settle_after":
 		var text string
 		if text, err = tomlString(v, where); err == nil {
-			s.settleAfter, err = parseDuration(text)
+			s.SettleAfter, err = parseDuration(text)
 		}
 	case "completed", "failed", "working", "absent":
-		err = s.setStates(key, v, where)
+		err = setStates(s, key, v, where)
 	default:
 		known := []string{"tool", "arguments", "state", "completed", "failed", "working", "absent", "settle_after"}
 		err = configf("%s: unknown key%s", where, didYouMean(key, known))
@@ -165,7 +181,7 @@ func (s *statusOptions) set(key string, v any, where string) (err error) {
 	return err
 }
 
-func (s *statusOptions) setStates(key string, v any, where string) error {
+func setStates(s *bridge.StatusConfig, key string, v any, where place) error {
 	list, ok := v.([]any)
 	if !ok {
 		return errors.New("wants a list of strings")
@@ -173,13 +189,13 @@ func (s *statusOptions) setStates(key string, v any, where string) error {
 	states, err := tomlStrings(list, where)
 	switch key {
 	case "completed":
-		s.completed = states
+		s.Completed = states
 	case "failed":
-		s.failed = states
+		s.Failed = states
 	case "working":
-		s.working = states
+		s.Working = states
 	case "absent":
-		s.absent = states
+		s.Absent = states
 	}
 	return err
 }
