@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 const (
 	renewTimeout = 45 * time.Second // one renewal, waiting for other processes included
 	freshFor     = 30 * time.Second // a token younger than this that was never accepted is not cured by renewing
+	moveTimeout  = 5 * time.Second  // to look whether the authorization server changed
 	pauseBad     = time.Minute      // no renewal after one that was refused for good
 	pauseDown    = 2 * time.Second  // no renewal after one that did not get through
 )
@@ -57,7 +59,9 @@ func newOAuth(cfg Config) *oauth {
 }
 
 func (o *oauth) close() {
+	o.mu.Lock() // no sign-in begins after this
 	o.end()
+	o.mu.Unlock()
 	o.work.Wait()
 }
 
@@ -368,7 +372,7 @@ func (o *oauth) challenged(ctx context.Context, used int64, status int, ch Chall
 		return stop(err.Error())
 	}
 	newer := r != nil && r.Serial > used && !o.presented(r).IsZero() && !r.expired(time.Now())
-	if status == 403 {
+	if status == 403 || used > 0 && ch.Error == "insufficient_scope" {
 		return o.forbidden(ctx, newer, r, ch)
 	}
 	if newer {
@@ -380,7 +384,20 @@ func (o *oauth) challenged(ctx context.Context, used int64, status int, ch Chall
 	if r == nil || r.Refresh.IsZero() {
 		return Decision{Action: SignIn, Why: "the server asks for a sign-in"}
 	}
-	return o.refusedToken(ctx, r)
+	return o.refusedToken(ctx, r, ch)
+}
+
+// moved reports whether the resource metadata no longer names the issuer: then
+// neither tokens nor client of the old one may be used (2026-07-28,
+// authorization server binding). Not knowing counts as no.
+func (o *oauth) moved(ctx context.Context, issuer string, ch Challenge) bool {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	d := discovery{caller: o.caller, upstream: o.cfg.Server, resource: o.options().Resource}
+	doc, err := d.resourceMetadata(ctx, ch.ResourceMetadata)
+	return err == nil && !slices.ContainsFunc(doc.Servers, func(s string) bool {
+		return strings.TrimSuffix(s, "/") == strings.TrimSuffix(issuer, "/")
+	})
 }
 
 func (o *oauth) took(serial int64) {
@@ -391,12 +408,16 @@ func (o *oauth) took(serial int64) {
 
 // refusedToken renews a token that the upstream did not take, unless it was
 // renewed for that reason a moment ago.
-func (o *oauth) refusedToken(ctx context.Context, r *record) Decision {
+func (o *oauth) refusedToken(ctx context.Context, r *record, ch Challenge) Decision {
 	o.mu.Lock()
+	s := o.settings
 	useless := o.renewed == r.Serial && o.accepted < r.Serial && time.Since(r.Obtained) < freshFor
 	o.mu.Unlock()
 	if useless {
 		return Decision{Action: SignIn, Why: "the server refuses a token that was renewed a moment ago"}
+	}
+	if s != nil && o.moved(ctx, s.Issuer, ch) {
+		return Decision{Action: SignIn, Why: "the server names another authorization server now"}
 	}
 	next, err := o.renew(ctx, r.Serial)
 	switch {
@@ -443,18 +464,23 @@ func (o *oauth) obtained(ctx context.Context, scopes []string, used int64) Decis
 	if err := o.paused(); err != nil {
 		return stop(err.Error())
 	}
-	_, err, _ := o.renews.Do("obtain", func() (any, error) {
+	result := o.renews.DoChan("obtain", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewTimeout)
 		defer cancel()
 		return nil, o.obtain(ctx, scopes, used)
 	})
-	if err != nil {
-		if !errors.Is(err, ErrUnavailable) {
-			o.pause(err, pauseBad)
+	select {
+	case r := <-result:
+		if r.Err == nil {
+			return Decision{Action: Again, Why: "a token was obtained"}
 		}
-		return stop(err.Error())
+		if !errors.Is(r.Err, ErrUnavailable) {
+			o.pause(r.Err, pauseBad)
+		}
+		return stop(r.Err.Error())
+	case <-ctx.Done():
+		return stop(context.Cause(ctx).Error())
 	}
-	return Decision{Action: Again, Why: "a token was obtained"}
 }
 
 func (o *oauth) obtain(ctx context.Context, scopes []string, used int64) error {
@@ -492,6 +518,9 @@ func (o *oauth) keep(p *pending, t tokens) error {
 	if err != nil {
 		return err
 	}
+	o.mu.Lock()
+	last := o.settings
+	o.mu.Unlock()
 	now, s := time.Now(), p.Settings
 	account, err := o.cfg.Store.accountID(s.Issuer, t.subject, earlier)
 	if err != nil {
@@ -500,6 +529,8 @@ func (o *oauth) keep(p *pending, t tokens) error {
 	base := &record{Issuer: s.Issuer, ClientID: s.ClientID, Resource: s.Resource, Asked: p.Scopes, Principal: account, Subject: t.subject}
 	if earlier != nil {
 		base.Serial = earlier.Serial
+	}
+	if earlier != nil && earlier.Issuer == s.Issuer {
 		base.Subject = either(t.subject, earlier.Subject)
 	}
 	r := base.renewedWith(t, now)
@@ -512,6 +543,9 @@ func (o *oauth) keep(p *pending, t tokens) error {
 		return err
 	}
 	o.signedIn(&s, r)
+	if last != nil && last.Record != "" && last.Record != s.Record {
+		return o.cfg.Store.remove("tokens", last.Record)
+	}
 	return nil
 }
 

@@ -777,6 +777,33 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// The upstream moves to another authorization server: no token and no client of
+// the old one is used there, nor is the old one asked again.
+func TestAuthorizationServerMoves(t *testing.T) {
+	b := newBench(t, authtest.Quirks{Subject: "u1"})
+	c := b.bridge(nil)
+	b.mustCall(c, "")
+	account := principal(t, c)
+	other := authtest.Start(authtest.Quirks{Subject: "u1"})
+	t.Cleanup(other.Close)
+	b.Change(func(q *authtest.Quirks) { q.Servers = []string{other.Issuer()} })
+	b.ExpireAccess()
+	_, d, err := b.call(c, "")
+	if d.Action != SignIn || err != nil {
+		t.Errorf("%v %v", d, err)
+	}
+	l, o := b.Ledger(), other.Ledger()
+	if l.Refreshes != 0 || l.Authorizations != 1 || o.Registrations != 1 || o.Codes != 1 {
+		t.Errorf("old: %d refreshes, %d authorizations; new: %d registrations, %d codes", l.Refreshes, l.Authorizations, o.Registrations, o.Codes)
+	}
+	if got := principal(t, c); got == account {
+		t.Error("the subject of another issuer has the same id")
+	}
+	if entries, err := os.ReadDir(filepath.Join(b.dir, "tokens")); err != nil || len(entries) != 1 {
+		t.Errorf("%d token records, %v", len(entries), err)
+	}
+}
+
 // A token that is renewed and refused at once is not renewed for ever.
 func TestRenewalThatDoesNotHelp(t *testing.T) {
 	b := newBench(t, authtest.Quirks{})

@@ -35,7 +35,7 @@ func newAccountID() string {
 // must not lose the account's jobs. A known subject gets the same id again even
 // after its record was removed.
 func (s *Store) accountID(issuer, subject string, earlier *record) (string, error) {
-	if earlier != nil && earlier.Principal != "" && (subject == "" || earlier.Subject == "" || subject == earlier.Subject) {
+	if earlier != nil && earlier.Issuer == issuer && earlier.Principal != "" && (subject == "" || earlier.Subject == "" || subject == earlier.Subject) {
 		return earlier.Principal, nil
 	}
 	if subject == "" {

@@ -137,6 +137,11 @@ func (o *oauth) startFlow(options SignInOptions) *flow {
 	if o.flow != nil {
 		return o.flow
 	}
+	if err := o.life.Err(); err != nil {
+		f := &flow{done: make(chan struct{}), err: err}
+		close(f.done)
+		return f
+	}
 	f := &flow{options: options, began: time.Now(), since: o.refused, need: o.stepUp, done: make(chan struct{})}
 	if options.Again && o.record != nil {
 		f.since = max(f.since, o.record.Serial)
@@ -286,7 +291,7 @@ func (o *oauth) conclude(ctx context.Context, err error) {
 // attempt finishes an open sign-in of a process that is gone, or begins one. The
 // sign-in is returned with any error, for the client it was made as.
 func (o *oauth) attempt(ctx context.Context, f *flow) (*pending, error) {
-	if p, cb := o.resume(); p != nil {
+	if p, cb := o.resume(f); p != nil {
 		return p, o.carryOut(ctx, f, p, cb, !f.waited && time.Since(p.Started) > staleTab)
 	}
 	if o.options().Grant == GrantDevice {
@@ -308,9 +313,9 @@ func (o *oauth) attempt(ctx context.Context, f *flow) (*pending, error) {
 
 // resume takes over the open sign-in in the store if its callback address can be
 // bound: its holder has let go of the lock, so that it is gone.
-func (o *oauth) resume() (*pending, *callback) {
+func (o *oauth) resume(f *flow) (*pending, *callback) {
 	p := o.loadPending()
-	if p == nil || !p.open(time.Now()) || p.Settings.ClientID == "" {
+	if p == nil || !p.open(time.Now()) || !o.given.fits(&p.Settings) || !covers(p.Scopes, f.need) {
 		return nil, nil
 	}
 	if p.Device != nil {
@@ -403,11 +408,13 @@ func (o *oauth) savePending(p *pending, f *flow) error {
 
 // carryOut shows the page and waits for the outcome.
 func (o *oauth) carryOut(ctx context.Context, f *flow, p *pending, cb *callback, openPage bool) error {
+	ctx, cancel := context.WithDeadlineCause(ctx, p.Expires, ErrTimeout)
+	defer cancel()
 	if p.Device != nil {
 		f.show(p.prompt())
 		return o.awaitDevice(ctx, p)
 	}
-	defer func() { cb.close() }()
+	defer cb.close()
 	cb.serve(p.State.Secret)
 	f.show(p.prompt())
 	if openPage && !f.options.NoBrowser {
