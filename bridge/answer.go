@@ -24,6 +24,10 @@ func (x *exchange) answerTo(r *reply) [][]byte {
 		}
 		return parts
 	}
+	if x.rounds.rpcError != nil {
+		// design-eras, section 5: the exchange ends with the host's own error.
+		return [][]byte{[]byte(`{"jsonrpc":"2.0","id":`), x.id, []byte(`,"error":`), x.rounds.rpcError, []byte("}")}
+	}
 	if empty := x.emptyForUnknownList(&r.verdict); empty != nil {
 		return empty
 	}

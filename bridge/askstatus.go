@@ -115,7 +115,7 @@ func (k *keeper) queryStatus(ctx context.Context, job jobs.Job, config *StatusCo
 	if up.era() == modernEra {
 		p = p.asLegacy()
 	}
-	d := &delivery{msg: &m, method: "tools/call", name: config.Tool, tool: k.bridge.offers.tool(p, config.Tool),
+	d := &delivery{own: true, msg: &m, method: "tools/call", name: config.Tool, tool: k.bridge.offers.tool(p, config.Tool),
 		id: k.bridge.link.newID(), profile: p, giveUp: time.Now().Add(statusTimeout)}
 	r := up.deliver(ctx, d, deaf{})
 	defer r.done()

@@ -42,6 +42,7 @@ type exchange struct {
 
 	evidence evidence // what the record will say
 	job      journaled
+	rounds   rounds
 }
 
 // newExchange makes the exchange of request m.
@@ -143,8 +144,17 @@ func (x *exchange) deliverUntilDone() {
 		up, d, r := x.deliver()
 		again := x.decide(&s, up, d, &r, waits)
 		if again == nil || !pauseFor(x.ctx, again.Wait) {
+			x.completeElicitation()
 			x.conclude(up, d, r)
 			return
+		}
+		if again.Action == retry.CollectInput {
+			if !x.inputCollected(r) {
+				x.conclude(up, d, r)
+				return
+			}
+			r.done()
+			continue
 		}
 		r.done()
 		x.comply(up, d, again.Action, &s)
@@ -170,6 +180,8 @@ func (x *exchange) decide(s *retry.Situation, up upstream, d *delivery, r **repl
 			return nil
 		case decision.Action == retry.Resume:
 			*r = x.resume(up, d, *r)
+		case decision.Action == retry.CollectInput && x.asksForHost():
+			return &decision
 		case x.isAbandoned():
 			return nil
 		case decision.Action == retry.Again || decision.Action == retry.RenewSession ||
@@ -228,6 +240,25 @@ func (x *exchange) resume(up upstream, d *delivery, r *reply) *reply {
 	again.judge()
 	x.evidence.resumed(again)
 	return again
+}
+
+// asksForHost reports whether the bridge answers input_required itself: a
+// modern host does so on its own.
+func (x *exchange) asksForHost() bool {
+	return x.profile.era == legacyEra && x.pair.upstream == modernEra
+}
+
+// inputCollected makes the next round ready. Where that fails, r becomes what
+// the exchange ends with.
+func (x *exchange) inputCollected(r *reply) bool {
+	pause, rpcError, err := x.nextRound(r)
+	if err == nil {
+		x.bridge.budget.Take(time.Now()) // rounds count, and are bounded by themselves
+		return pauseFor(x.ctx, pause)
+	}
+	x.rounds.why, x.rounds.rpcError = err.Error(), rpcError
+	r.interrupted(x.ctx)
+	return false
 }
 
 // comply does what a decision asks for before the next delivery.

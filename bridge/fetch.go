@@ -87,7 +87,7 @@ func (l *link) page(ctx context.Context, up upstream, p *profile, method string,
 	if up.era() == modernEra {
 		own = p.asLegacy()
 	}
-	d := &delivery{msg: &m, method: method, id: l.newID(), profile: own, giveUp: time.Now().Add(pageTimeout)}
+	d := &delivery{own: true, msg: &m, method: method, id: l.newID(), profile: own, giveUp: time.Now().Add(pageTimeout)}
 	r := up.deliver(ctx, d, deaf{})
 	r.judge()
 	if r.verdict.SessionLost {

@@ -140,7 +140,7 @@ func (k *keeper) showJob(x *exchange, args []byte) {
 	if !ok {
 		return
 	}
-	job = k.lookAfter(x.ctx, job)
+	job = k.putQuestions(x, k.lookAfter(x.ctx, job))
 	job, cutTo := k.await(x, job, args)
 	if offset := jsonrpc.Get(args, "offset"); len(offset) > 0 {
 		k.piece(x, &job, offset)
@@ -377,7 +377,7 @@ func (k *keeper) stop(x *exchange, job jobs.Job, what string) {
 		kind = jobs.AskStopWaiting
 	}
 	if own := k.exchangeOf(job.Handle); own != nil {
-		k.obey(own, kind)
+		k.obey(own, jobs.Ask{Kind: kind})
 		job = k.waitUntil(x, job, askWait)
 		x.answerText(x.handleAnswer(&job, false, ""))
 		return

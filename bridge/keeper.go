@@ -28,6 +28,8 @@ type keeper struct {
 	last     map[jobs.Handle]glance    // handles that were asked for without waiting
 	tended   bool                      // recovery and upkeep have begun
 	followed map[jobs.Handle]bool      // status queries under way
+
+	questions map[string]chan []byte // of jobs made here, by their id
 }
 
 // A glance is when a job was last looked at, and what was seen.
@@ -66,6 +68,7 @@ func newKeeper(b *Bridge) *keeper {
 		bridge: b, journal: b.cfg.Jobs,
 		account: jobs.Account{Server: b.cfg.Server, Principal: b.principal()},
 		live:    map[jobs.Handle]*exchange{}, last: map[jobs.Handle]glance{}, followed: map[jobs.Handle]bool{},
+		questions: map[string]chan []byte{},
 	}
 }
 
@@ -98,6 +101,10 @@ func (k *keeper) begin(x *exchange) bool {
 	choice := k.choice(x)
 	if choice == JournalOff || !effective(x.class) {
 		return k.repeatOfRead(x)
+	}
+	if b, ok := k.nextRound(x); ok {
+		k.take(x, b)
+		return true
 	}
 	b, err := k.journal.Begin(x.ctx, k.call(x))
 	var unavailable *store.UnavailableError
@@ -152,6 +159,9 @@ func (k *keeper) call(x *exchange) jobs.Call {
 	}
 	if config.Store != nil {
 		c.Store = *config.Store
+	}
+	if len(x.msg.Field(jsonrpc.RequestState)) > 0 || len(x.msg.Field(jsonrpc.InputResponses)) > 0 {
+		c.Guard = jobs.GuardOff // a further round is no duplicate
 	}
 	return c
 }
@@ -232,6 +242,10 @@ func (k *keeper) finish(x *exchange, r *reply) {
 	x.job.ended = true
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
+	if r.verdict.Outcome == classify.InputRequired && x.theirWords(r) != nil {
+		k.awaitRound(ctx, x, r)
+		return
+	}
 	_, err := k.journal.Finish(ctx, x.job.handle, x.endOf(r))
 	k.mu.Lock()
 	delete(k.live, x.job.handle)
@@ -240,6 +254,52 @@ func (k *keeper) finish(x *exchange, r *reply) {
 		x.job.meta = append(x.job.meta, member{metaJournaled, []byte("false")})
 		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.job.handle, "error", err)
 	}
+}
+
+// awaitRound journals that the host was asked and will send the next round,
+// perhaps by another process. Nothing runs upstream meanwhile.
+func (k *keeper) awaitRound(ctx context.Context, x *exchange, r *reply) {
+	h := x.job.handle
+	k.mu.Lock()
+	delete(k.live, h)
+	k.mu.Unlock()
+	state := r.verdict.Reply.Field(jsonrpc.RequestState)
+	if len(state) == 0 {
+		state = r.verdict.Reply.Field(jsonrpc.InputRequests) // no round will name it: it expires
+	}
+	job, err := k.journal.Await(ctx, h, state)
+	if err != nil {
+		k.bridge.cfg.Log.Warn("an open round could not be journaled", "handle", h, "error", err)
+		return
+	}
+	time.AfterFunc(k.bridge.cfg.InputTimeout, func() { k.expire(job) })
+}
+
+// expire ends a job that nobody answered: nothing is running for it.
+func (k *keeper) expire(job jobs.Job) {
+	if k.bridge.life.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.bridge.life, finishLimit)
+	defer cancel()
+	e := jobs.End{State: jobs.Failed, Effect: jobs.Possible, Evidence: jobs.InputExpired, EndedBy: byHost}
+	if _, err := k.journal.Settle(ctx, job.Handle, job.Seen(), e); err != nil {
+		k.bridge.cfg.Log.Debug("job not expired", "handle", job.Handle, "error", err)
+	}
+}
+
+// nextRound finds the job that waits for the round that x is: never a
+// duplicate. A round that no job waits for is begun like a call.
+func (k *keeper) nextRound(x *exchange) (jobs.Begun, bool) {
+	state := x.msg.Field(jsonrpc.RequestState)
+	if len(state) == 0 {
+		return jobs.Begun{}, false
+	}
+	job, err := k.journal.NextRound(x.ctx, k.account, state)
+	if err != nil {
+		return jobs.Begun{}, false
+	}
+	return jobs.Begun{Job: job}, true
 }
 
 // endOf is what the last reply makes of the job.

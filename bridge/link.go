@@ -260,7 +260,7 @@ func (l *link) ask(ctx context.Context, u upstream, p *profile, method string, t
 	if err != nil {
 		return notConnected(&ending{byBridge, err.Error(), classify.Cut})
 	}
-	d := &delivery{msg: &m, method: method, id: l.newID(), profile: p.asLegacy(), giveUp: time.Now().Add(timeout)}
+	d := &delivery{own: true, msg: &m, method: method, id: l.newID(), profile: p.asLegacy(), giveUp: time.Now().Add(timeout)}
 	r := u.deliver(ctx, d, deaf{})
 	r.judge()
 	return r

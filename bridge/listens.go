@@ -320,7 +320,7 @@ func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstre
 		return u
 	}
 	p := l.bridge.host.anyProfile().asLegacy()
-	d := &delivery{msg: &m, method: m.Method, id: l.bridge.link.newID(), profile: p}
+	d := &delivery{own: true, msg: &m, method: m.Method, id: l.bridge.link.newID(), profile: p}
 	l.bridge.work.Go(func() {
 		defer close(u.done)
 		r := up.deliver(ctx, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { u.heard = true; close(acknowledged) })})
@@ -372,7 +372,7 @@ func (b *Bridge) subscribeLegacy(x *exchange, uri string, on bool) {
 	}
 	ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
 	defer cancel()
-	r := up.deliver(ctx, &delivery{msg: &m, method: method, id: b.link.newID(), profile: x.profile}, deaf{})
+	r := up.deliver(ctx, &delivery{own: true, msg: &m, method: method, id: b.link.newID(), profile: x.profile}, deaf{})
 	defer r.done()
 	if r.judge(); r.verdict.Outcome != classify.Result {
 		b.cfg.Log.Warn("the server did not take a subscription", "method", method, "reason", r.verdict.Why)

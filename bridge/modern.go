@@ -47,7 +47,7 @@ func (u *modern) patch(d *delivery) metaPatch {
 		p.set = append(p.set,
 			member{metaVersion, quote(u.revision)},
 			member{metaClientInfo, d.profile.clientInfo},
-			member{metaCapabilities, withoutQuestions(d.profile.capabilities)})
+			member{metaCapabilities, askable(d)})
 		if d.level != "" {
 			p.set = append(p.set, member{metaLogLevel, quote(d.level)})
 		}
@@ -68,8 +68,17 @@ func (d *delivery) common(p metaPatch) metaPatch {
 	return p
 }
 
-// withoutQuestions takes out of a legacy host's capabilities what would let a
-// modern server ask: nobody could carry such a question to that host yet.
+// askable is what a modern server may ask of a legacy host: what the host
+// declared and no more, and nothing in requests of the bridge's own, behind
+// which nobody could be asked.
+func askable(d *delivery) []byte {
+	if d.own {
+		return withoutQuestions(d.profile.capabilities)
+	}
+	return jsonrpc.Without(d.profile.capabilities, "tasks")
+}
+
+// withoutQuestions takes out of capabilities what would let a server ask.
 func withoutQuestions(capabilities []byte) []byte {
 	return jsonrpc.Without(capabilities, "elicitation", "sampling", "roots", "tasks")
 }

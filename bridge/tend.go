@@ -199,7 +199,7 @@ func (k *keeper) watchAsks() {
 func (k *keeper) answerAsk(a jobs.Ask) {
 	said := "nothing: the call is not made here any more"
 	if x := k.exchangeOf(a.Handle); x != nil {
-		said = k.obey(x, a.Kind)
+		said = k.obey(x, a)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
@@ -209,14 +209,19 @@ func (k *keeper) answerAsk(a jobs.Ask) {
 }
 
 // obey cancels the delivery of x, or stops waiting for it, and says what it did.
-func (k *keeper) obey(x *exchange, kind string) string {
-	switch kind {
+func (k *keeper) obey(x *exchange, a jobs.Ask) string {
+	switch a.Kind {
 	case jobs.AskCancel:
 		x.cancel(&ending{byHost, "cancelled by request", classify.Cancelled})
 		return "cancelled the call upstream"
 	case jobs.AskStopWaiting:
 		x.cancel(&ending{byHost, "stopped waiting by request", classify.Cut})
 		return "stopped waiting"
+	case jobs.AskAnswer:
+		if k.takeAnswer(a.Body) {
+			return "passed the answer on"
+		}
+		return "nothing: the question is not open any more"
 	}
-	return fmt.Sprintf("nothing: %q is not known here", kind)
+	return fmt.Sprintf("nothing: %q is not known here", a.Kind)
 }

@@ -178,10 +178,14 @@ func (x *exchange) signInNeeded(r *reply) note {
 }
 
 func (x *exchange) inputRequired() note {
+	known := "the server has not finished the call"
+	if x.rounds.why != "" {
+		known += "; " + cut(x.rounds.why, 300)
+	}
 	return note{
 		head:  "FAILED",
-		what:  fmt.Sprintf("server %s wants an answer from the user before it goes on with %s, and this host cannot be asked%s", x.bridge.cfg.Server, x.subject(), x.after()),
-		known: "the server has not finished the call",
+		what:  fmt.Sprintf("server %s wants an answer from the user before it goes on with %s, and there was none%s", x.bridge.cfg.Server, x.subject(), x.after()),
+		known: known,
 		next:  "tell the user, or give the tool everything it needs in its arguments",
 	}
 }

@@ -60,6 +60,7 @@ type delivery struct {
 	giveUp  time.Time // when this delivery is given up; zero: no limit
 	level   string    // log level wanted of a modern upstream; ""
 	token   bool      // ask for progress
+	own     bool      // a request of the bridge's own
 	trace   string    // traceparent to send when the message has none
 
 	session *session // the legacy session it went out on

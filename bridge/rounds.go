@@ -1,0 +1,282 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// This file carries the questions of a modern server to a legacy host: MCP
+// 2026-07-28, multi round-trip requests. The server ends a round with
+// input_required; the host is asked, and the request is sent again with the
+// answers, under a new id and with the exact requestState.
+
+const (
+	maxRounds     = 10 // with questions
+	maxQuestions  = 16 // in one round
+	roundPause    = time.Second
+	maxRoundPause = 15 * time.Second
+)
+
+// rounds is how far a request has got.
+type rounds struct {
+	asked int           // rounds with questions
+	pause time.Duration // before the next round without one
+	url   bool          // the user was sent to a URL
+
+	why      string // why there is no next round
+	rpcError []byte // what the host said instead of an answer
+}
+
+var errTooManyRounds = errors.New("the server asked more than 10 times")
+
+// nextRound prepares the request for the next round after the reply r; wait is
+// how long to pause first. An error ends the exchange, and rpcError is then
+// what the host said to a question, if that is why.
+func (x *exchange) nextRound(r *reply) (wait time.Duration, rpcError []byte, err error) {
+	m := &r.verdict.Reply
+	questions := m.Field(jsonrpc.InputRequests)
+	responses := []byte("{}")
+	if len(questions) > 2 && questions[0] == '{' {
+		if x.rounds.asked++; x.rounds.asked > maxRounds {
+			return 0, nil, errTooManyRounds
+		}
+		var polled bool
+		if responses, polled, rpcError, err = x.collect(questions); err != nil {
+			return 0, rpcError, err
+		}
+		if polled {
+			wait = x.paced()
+		}
+	} else {
+		responses = nil
+		wait = x.paced()
+	}
+	return wait, nil, x.again(responses, m.Field(jsonrpc.RequestState))
+}
+
+// paced is the pause before a round that no person's answer stands behind.
+func (x *exchange) paced() time.Duration {
+	if x.rounds.pause == 0 {
+		x.rounds.pause = roundPause
+	}
+	d := x.rounds.pause
+	x.rounds.pause = min(2*d, maxRoundPause)
+	return d
+}
+
+// again puts answers and state into the request.
+func (x *exchange) again(responses, state []byte) error {
+	params := objectOr(x.msg.Bytes(x.msg.Params), "{}")
+	params = jsonrpc.Without(params, "inputResponses", "requestState")
+	if responses != nil {
+		params = jsonrpc.With(params, "inputResponses", responses)
+	}
+	if len(state) > 0 {
+		params = jsonrpc.With(params, "requestState", state)
+	}
+	edit := jsonrpc.Edit{Span: x.msg.Params, New: params}
+	if x.msg.Params == (jsonrpc.Span{}) {
+		edit = jsonrpc.Edit{Span: jsonrpc.Span{Start: x.msg.MethodValue.End, End: x.msg.MethodValue.End}, New: concat(`,"params":`, params)}
+	}
+	next, err := jsonrpc.Read(jsonrpc.AppendEdited(nil, x.msg.Raw, edit))
+	if err != nil {
+		return fmt.Errorf("the server's input request cannot be answered: %w", err)
+	}
+	x.msg = &next
+	return nil
+}
+
+// collect asks the host every question of a round. polled says that the next
+// round only asks whether something has happened elsewhere (a URL that the user
+// is to visit).
+func (x *exchange) collect(questions []byte) (responses []byte, polled bool, rpcError []byte, err error) {
+	responses = []byte{'{'}
+	n := 0
+	for name, question := range jsonrpc.Members(questions) {
+		if n++; n > maxQuestions {
+			return nil, false, nil, fmt.Errorf("the server asked more than %d questions at once", maxQuestions)
+		}
+		method, _ := jsonrpc.String(jsonrpc.Get(question, "method"))
+		kind, known := questionKind(method)
+		if !known || !x.profile.declares(kind) {
+			return nil, false, nil, fmt.Errorf("the server asks for %q, which this host did not offer", cut(method, 60))
+		}
+		params := bytes.Clone(jsonrpc.Get(question, "params"))
+		answer, failed, err := x.askRound(method, x.olderQuestion(method, params))
+		switch {
+		case err != nil:
+			return nil, false, nil, err
+		case failed != nil && method == "sampling/createMessage":
+			return nil, false, failed, errors.New("the host did not sample")
+		case failed != nil && method == "roots/list":
+			answer = []byte(`{"roots":[]}`)
+		case failed != nil:
+			answer = []byte(`{"action":"cancel"}`)
+		}
+		polled = polled || isURLQuestion(params) && string(jsonrpc.Get(answer, "action")) == `"accept"`
+		responses = appendMember(responses, name, answer)
+	}
+	return append(responses, '}'), polled, nil, nil
+}
+
+func isURLQuestion(params []byte) bool {
+	mode, _ := jsonrpc.String(jsonrpc.Get(params, "mode"))
+	return mode == "url"
+}
+
+// olderQuestion makes a question fit the host's revision.
+func (x *exchange) olderQuestion(method string, params []byte) []byte {
+	if len(params) == 0 || params[0] != '{' {
+		return params
+	}
+	switch method {
+	case "elicitation/create":
+		if isURLQuestion(params) {
+			// 2025-11-25, elicitation, "URL Mode": the request needs an id of its own.
+			x.rounds.url = true
+			return jsonrpc.With(params, "elicitationId", quote(x.elicitationID()))
+		}
+		if x.profile.version < rev2025_11_25 {
+			return jsonrpc.Without(params, "mode") // younger than the host
+		}
+	case "sampling/createMessage":
+		sampling := jsonrpc.Get(x.profile.capabilities, "sampling")
+		if include, _ := jsonrpc.String(jsonrpc.Get(params, "includeContext")); include != "" && include != "none" && !truthy(jsonrpc.Get(objectOr(sampling, "{}"), "context")) {
+			return jsonrpc.With(params, "includeContext", []byte(`"none"`))
+		}
+	}
+	return params
+}
+
+// elicitationID names the URL question of this exchange toward a legacy host.
+func (x *exchange) elicitationID() string {
+	return "mcpbridge-" + shortHash(string(x.id), x.began.String())[:16]
+}
+
+// askRound puts one question to the host: directly while it waits for this
+// request, else by way of the job.
+func (x *exchange) askRound(method string, params []byte) (result, rpcError []byte, err error) {
+	x.clock.stand()
+	defer x.clock.resume()
+	ctx, cancel := context.WithTimeout(x.ctx, x.bridge.cfg.InputTimeout)
+	defer cancel()
+	if x.isAbandoned() {
+		return x.bridge.keeper.askLater(ctx, x, method, params)
+	}
+	result, rpcError, err = x.host.Ask(ctx, method, params)
+	if err != nil && x.ctx.Err() == nil {
+		return []byte(`{"action":"cancel"}`), nil, nil // nobody answered in time
+	}
+	return result, rpcError, err
+}
+
+// completeElicitation tells a legacy host that the server has stopped asking
+// it to visit a URL: 2025-11-25, elicitation, "Completion Notifications".
+func (x *exchange) completeElicitation() {
+	if x.rounds.asked == 0 || x.profile.era != legacyEra || x.profile.version < rev2025_11_25 || !x.rounds.url {
+		return
+	}
+	x.host.tell(concat(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":`, quote(x.elicitationID()), `}}`))
+}
+
+// askLater keeps a question in the job until a host comes for it, or the time
+// for input is over: then it is answered with cancel.
+func (k *keeper) askLater(ctx context.Context, x *exchange, method string, params []byte) (result, rpcError []byte, err error) {
+	if k == nil || x.job.handle == "" {
+		return []byte(`{"action":"cancel"}`), nil, nil
+	}
+	id := fmt.Sprintf("q%d", x.bridge.host.nextQ.Add(1))
+	answers := make(chan []byte, 1)
+	k.mu.Lock()
+	k.questions[id] = answers
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		delete(k.questions, id)
+		k.mu.Unlock()
+	}()
+	request := concat(`{"method":`, quote(method))
+	if len(params) > 0 {
+		request = concat(request, `,"params":`, params)
+	}
+	if _, err := k.journal.AskHost(ctx, x.job.handle, jobs.Question{ID: id, Request: append(request, '}')}); err != nil {
+		return nil, nil, fmt.Errorf("a question could not be kept: %w", err)
+	}
+	defer func() {
+		finish, cancel := context.WithTimeout(context.Background(), finishLimit)
+		defer cancel()
+		k.journal.Answered(finish, x.job.handle, id)
+	}()
+	select {
+	case answer := <-answers:
+		return jsonrpc.Get(answer, "result"), jsonrpc.Get(answer, "error"), nil
+	case <-ctx.Done():
+		if x.ctx.Err() != nil {
+			return nil, nil, context.Cause(x.ctx)
+		}
+		return []byte(`{"action":"cancel"}`), nil, nil
+	}
+}
+
+// putQuestions puts the open questions of a job to a host that asks for it, and
+// hands the answers to whoever makes the job's delivery.
+func (k *keeper) putQuestions(x *exchange, job jobs.Job) jobs.Job {
+	if job.State != jobs.InputRequired || x.profile.era != legacyEra {
+		return job
+	}
+	for _, q := range job.Questions {
+		method, _ := jsonrpc.String(jsonrpc.Get(q.Request, "method"))
+		if kind, known := questionKind(method); known && !x.profile.declares(kind) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(x.ctx, k.bridge.cfg.InputTimeout)
+		result, rpcError, err := k.bridge.host.Ask(ctx, method, jsonrpc.Get(q.Request, "params"))
+		cancel()
+		if err != nil {
+			return job
+		}
+		answer := concat(`{"id":`, quote(q.ID))
+		if rpcError != nil {
+			answer = concat(answer, `,"error":`, rpcError, `}`)
+		} else {
+			answer = concat(answer, `,"result":`, result, `}`)
+		}
+		k.handAnswer(x.ctx, job, answer)
+	}
+	return k.waitUntil(x, job, askWait)
+}
+
+// handAnswer gives an answer to the process that asked.
+func (k *keeper) handAnswer(ctx context.Context, job jobs.Job, answer []byte) {
+	if k.takeAnswer(answer) {
+		return
+	}
+	ask, err := k.journal.Ask(ctx, job.Handle, jobs.AskAnswer, answer)
+	if err != nil {
+		k.bridge.cfg.Log.Warn("an answer could not be handed on", "handle", job.Handle, "error", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	k.journal.AwaitAsk(ctx, ask)
+}
+
+// takeAnswer hands an answer to the question of this process that it is for.
+func (k *keeper) takeAnswer(answer []byte) bool {
+	id, _ := jsonrpc.String(jsonrpc.Get(answer, "id"))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	waiting := k.questions[id]
+	if waiting == nil {
+		return false
+	}
+	delete(k.questions, id)
+	waiting <- bytes.Clone(answer)
+	return true
+}
