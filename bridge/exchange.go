@@ -204,6 +204,7 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 	}
 	d := x.delivery(up)
 	x.bridge.track(x, d.id)
+	x.evidence.sending()
 	r := up.deliver(x.ctx, d, x)
 	x.bridge.untrack(d.id)
 	r.judge()

@@ -17,6 +17,7 @@ import (
 type evidence struct {
 	mu          sync.Mutex
 	deliveries  int
+	open        bool // one more is under way
 	statuses    []int
 	contentType string
 	events      int
@@ -67,10 +68,19 @@ func (e *evidence) status(status int) {
 	}
 }
 
+// sending notes that a delivery begins: whoever is told before it ends is told
+// of it too.
+func (e *evidence) sending() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open = true
+}
+
 // delivered counts one delivery, and each redirect that it followed.
 func (e *evidence) delivered(r *reply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.open = false
 	if r.connecting != "" {
 		return
 	}
@@ -122,7 +132,15 @@ func (e *evidence) counts() (deliveries int, origin, by string) {
 	if origin == "" {
 		origin = "none"
 	}
-	return e.deliveries, origin, e.by
+	return e.countLocked(), origin, e.by
+}
+
+// countLocked is how many deliveries were made, with one that is under way.
+func (e *evidence) countLocked() int {
+	if e.open {
+		return e.deliveries + 1
+	}
+	return e.deliveries
 }
 
 // record writes the exchange record: when the host is answered, and with
@@ -151,7 +169,7 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 		slog.String("tool", x.toolName),
 		slog.String("id", string(x.id)),
 		slog.String("handle", string(x.job.handle)),
-		slog.Int("deliveries", e.deliveries),
+		slog.Int("deliveries", e.countLocked()),
 		slog.Any("httpStatuses", e.statuses),
 		slog.String("contentType", e.contentType),
 		slog.Int("sseEvents", e.events))

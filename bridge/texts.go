@@ -110,7 +110,7 @@ func (x *exchange) outcomeUnknown(v *classify.Verdict) note {
 	return note{
 		head:    "OUTCOME UNKNOWN",
 		what:    fmt.Sprintf("%s to server %s ended without a usable answer%s", x.subject(), x.bridge.cfg.Server, x.after()),
-		known:   reason(v),
+		known:   reason(v) + askedToWait(v),
 		unknown: "whether it took effect",
 		next:    "look at the current state with a tool that only reads, then decide, or tell the user",
 		not:     "do not simply call it again: it may have been executed",
@@ -141,6 +141,14 @@ func (x *exchange) notExecuted(v *classify.Verdict) note {
 		known: reason(v) + "; nothing was executed",
 		next:  x.nextTry(v),
 	}
+}
+
+// askedToWait names the wait that the server asked for, if it did.
+func askedToWait(v *classify.Verdict) string {
+	if v.RetryAfter == nil || *v.RetryAfter <= 0 {
+		return ""
+	}
+	return "; the server asks to wait " + age(*v.RetryAfter) + " before it is called again"
 }
 
 // nextTry says when to call again.
