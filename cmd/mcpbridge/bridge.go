@@ -60,7 +60,7 @@ func surviveBrokenPipes() (undo func()) {
 func (p *program) newBridge(c bridge.Config) (*bridge.Bridge, error) {
 	b, err := bridge.New(c)
 	if err != nil && c.Broken == nil && p.hosted() {
-		c.Broken = configf("%v", err)
+		c.Broken, c.Jobs = configf("%v", err), nil
 		c.Log.Error(c.Broken.Error())
 		b, err = bridge.New(c)
 	}

@@ -125,8 +125,8 @@ configuration:
     status = { tool = "get_export", arguments = { id = "{key}" },
                state = "/structuredContent/status", completed = ["done"],
                failed = ["error"], working = ["running"], absent = ["not_found"] }
-  Other keys of a tool: on_cancel, store, guard (arguments, tool, off), resolve (user,
-  model). The most specific glob counts.
+  Other keys of a tool: on_cancel, store, guard (arguments, tool, off), resolve
+  (user, model). The most specific glob counts.
 
 exit codes: 0 ok, 1 failed, 2 usage, 3 sign-in needed, 4 outcome unknown
 `

@@ -112,6 +112,7 @@ func TestEverySetting(t *testing.T) {
 		"--allow-http", "--proxy=direct", "--ca-cert=" + in("ca"), "--client-cert=" + in("crt"), "--client-key=" + in("key"),
 		"--connect-timeout=1s", "--answer-within=2s", "--idle-timeout=3s", "--job-timeout=4s", "--drain=5s",
 		"--deadline-header=X-Deadline", "--retries=7", "--on-cancel=forward",
+		"--journal=try", "--store=none", "--job-tools=all", "--guard-window=6s", "--linger=7s", "--input-timeout=8s",
 		"--read=get_*,peek", "--write=set_*", "--ignore-tool=drop_*", "--only-tool=*", "--trust-annotations=false",
 		"--max-message=1MiB", "--host-line-limit=2MiB", "--max-memory=3MiB",
 		"--state-dir=" + in("state"), "--allow-network-state", "--log-level=debug", "--log-format=json", "--log-file=" + in("log"),
@@ -138,6 +139,8 @@ func TestEverySetting(t *testing.T) {
 		Retries: 7, OnCancel: bridge.CancelForward, DistrustAnnotation: true,
 		Classes:     []retry.Rule{{Glob: "set_*", Class: retry.Write}, {Glob: "get_*", Class: retry.Read}, {Glob: "peek", Class: retry.Read}},
 		IgnoreTools: []string{"drop_*"}, OnlyTools: []string{"*"}, StateDir: in("state"),
+		Journal: bridge.JournalTry, Store: jobs.StoreNone, JobTools: bridge.JobToolsAll,
+		Linger: 7 * time.Second, InputTimeout: 8 * time.Second,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("config\n%+v, want\n%+v", got, want)
@@ -147,6 +150,9 @@ func TestEverySetting(t *testing.T) {
 	}
 	if !o.allowNetworkState || !o.allowHTTP {
 		t.Error("a toggle was lost")
+	}
+	if o.guardWindow != 6*time.Second {
+		t.Errorf("guard window %v", o.guardWindow)
 	}
 }
 
@@ -161,6 +167,22 @@ func TestSentinels(t *testing.T) {
 	}
 	if o.AnswerWithin != 0 {
 		t.Errorf("--answer-within=auto: %v", o.AnswerWithin)
+	}
+}
+
+// Open calls outlive the host by what is left of --job-timeout, unless told
+// otherwise.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[time.Duration][]string{
+		time.Hour:   {anywhere},
+		time.Minute: {anywhere, "--job-timeout=1m"},
+		time.Second: {anywhere, "--job-timeout=1m", "--linger=1s"},
+		0:           {anywhere, "--linger=0"},
+	} {
+		if o := (telling{args: args}).mustResolve(t); o.Linger != want {
+			t.Errorf("%q: linger %v, want %v", args, o.Linger, want)
+		}
 	}
 }
 
@@ -262,6 +284,11 @@ func TestUsageErrors(t *testing.T) {
 		"zero connect timeout": {[]string{anywhere, "--connect-timeout=0"}, "above zero"},
 		"answer within":        {[]string{anywhere, "--answer-within=soon"}, "wants auto or a duration"},
 		"cancel":               {[]string{anywhere, "--on-cancel=never"}, "wants auto or forward"},
+		"journal":              {[]string{anywhere, "--journal=on"}, "wants required, try or off"},
+		"store":                {[]string{anywhere, "--store=all"}, "--store: wants full, open or none"},
+		"job tools":            {[]string{anywhere, "--job-tools=1"}, "wants two, all or none"},
+		"guard window":         {[]string{anywhere, "--guard-window=0"}, "above zero"},
+		"linger":               {[]string{anywhere, "--linger=-1s"}, "--linger: wants a duration"},
 		"log level":            {[]string{anywhere, "--log-level=loud"}, "wants debug, info, warn or error"},
 		"log format":           {[]string{anywhere, "--log-format=xml"}, "wants text or json"},
 		"toggle":               {[]string{anywhere, "--no-cookies=hunter2"}, "wants true or false"},
