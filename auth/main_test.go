@@ -43,12 +43,22 @@ func helper(name string, args []string) int {
 			return 1
 		}
 		fmt.Printf("token-%d\n", len(b))
+	case "block":
+		_, _ = io.Copy(io.Discard, blocked{})
 	case "flood":
 		_, _ = io.Copy(os.Stdout, io.LimitReader(zeros{}, 1<<20))
 	case "signin":
 		return signInHelper(args[0], args[1])
 	}
 	return 0
+}
+
+// blocked is a reader in which nothing arrives for longer than any test runs.
+type blocked struct{}
+
+func (blocked) Read([]byte) (int, error) {
+	<-time.After(time.Minute)
+	return 0, io.EOF
 }
 
 type zeros struct{}
