@@ -36,8 +36,12 @@ type Bridge struct {
 	dropped  atomic.Int64 // notifications that fit nobody
 	hostLeft atomic.Bool  // nothing that is written now can be told
 
-	mu     sync.Mutex
-	active map[int64]*exchange // by the id that upstream knows
+	desk *desk // questions that wait for an answer
+
+	mu       sync.Mutex
+	active   map[int64]*exchange  // by the id that upstream knows
+	parked   map[string]*exchange // that wait for the next round of a modern host
+	roundKey []byte
 }
 
 // New makes a Bridge. It starts nothing and touches no network. Its errors say
@@ -52,6 +56,8 @@ func New(cfg Config) (*Bridge, error) {
 		counters: &retry.Counters{},
 		patience: newPatience(cfg.StateDir),
 		active:   map[int64]*exchange{},
+		parked:   map[string]*exchange{},
+		desk:     newDesk(),
 	}
 	b.policy.Retries = cfg.Retries
 	b.life, b.end = context.WithCancelCause(context.Background())

@@ -32,8 +32,11 @@ type exchange struct {
 	cancel context.CancelCauseFunc
 
 	mu         sync.Mutex
-	closed     bool // nothing more is sent for this id
-	abandoned  bool // answered, but the delivery goes on
+	closed     bool          // nothing more is sent for this id
+	answered   chan struct{} // closed with closed
+	parked     parked
+	heir       *exchange // whose call this request is the next round of
+	abandoned  bool      // answered, but the delivery goes on
 	clock      *clock
 	pair       pair
 	upstreamID int64
@@ -49,6 +52,7 @@ type exchange struct {
 func newExchange(h *host, m *jsonrpc.Message, b *batch) *exchange {
 	x := &exchange{host: h, bridge: h.bridge, msg: m, id: m.Bytes(m.ID), batch: b, method: m.Method, began: time.Now()}
 	x.key = jsonrpc.IDKey(x.id)
+	x.answered = make(chan struct{})
 	x.ctx, x.cancel = context.WithCancelCause(h.bridge.life)
 	if meta := m.Field(jsonrpc.Meta); len(meta) > 0 && meta[0] == '{' {
 		x.hostToken = jsonrpc.Get(meta, metaProgressToken)
@@ -110,7 +114,7 @@ func (x *exchange) discoverProfile() *profile {
 
 // run answers the request, here or from upstream.
 func (x *exchange) run() {
-	if x.answerLocally() {
+	if x.nextOurRound() || x.answerLocally() {
 		return
 	}
 	x.forward()
@@ -133,6 +137,7 @@ func (x *exchange) forward() {
 func (x *exchange) deliverUntilDone() {
 	x.startClock()
 	defer x.clock.stop()
+	defer x.bridge.unpark(x)
 	stopTicks := x.tick()
 	defer stopTicks()
 	b := x.bridge
@@ -334,10 +339,15 @@ func (x *exchange) tell(parts [][]byte, v *classify.Verdict) bool {
 func (x *exchange) close() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.closeLocked()
+}
+
+func (x *exchange) closeLocked() bool {
 	if x.closed {
 		return false
 	}
 	x.closed = true
+	close(x.answered)
 	return true
 }
 
@@ -374,6 +384,13 @@ func (x *exchange) answerText(parts [][]byte) {
 // id. Hosts send the same notice on a timer of theirs, so a call that may have
 // an effect goes on unless --on-cancel forward says otherwise.
 func (x *exchange) cancelledByHost(reason string) {
+	x.mu.Lock()
+	heir := x.heir
+	x.mu.Unlock()
+	if heir != nil {
+		heir.cancelledByHost(reason)
+		return
+	}
 	if !x.close() {
 		return
 	}
@@ -434,7 +451,8 @@ func (x *exchange) answerDeadline() {
 		x.cancel(limitReached("--answer-within"))
 		return
 	}
-	x.closed, x.abandoned = true, true
+	x.closeLocked()
+	x.abandoned = true
 	x.mu.Unlock()
 	x.host.free(x)
 	x.evidence.deadline()

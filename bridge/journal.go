@@ -51,6 +51,7 @@ type Journal interface {
 	AwaitAsk(ctx context.Context, a jobs.Ask) (jobs.Ask, error)
 	AskWatch() (store.Stamp, error)
 
+	RoundKey(ctx context.Context) ([]byte, error)
 	Prune(ctx context.Context) (jobs.Pruned, error)
 	Close(ctx context.Context) error
 }

@@ -28,8 +28,6 @@ type keeper struct {
 	last     map[jobs.Handle]glance    // handles that were asked for without waiting
 	tended   bool                      // recovery and upkeep have begun
 	followed map[jobs.Handle]bool      // status queries under way
-
-	questions map[string]chan []byte // of jobs made here, by their id
 }
 
 // A glance is when a job was last looked at, and what was seen.
@@ -68,7 +66,6 @@ func newKeeper(b *Bridge) *keeper {
 		bridge: b, journal: b.cfg.Jobs,
 		account: jobs.Account{Server: b.cfg.Server, Principal: b.principal()},
 		live:    map[jobs.Handle]*exchange{}, last: map[jobs.Handle]glance{}, followed: map[jobs.Handle]bool{},
-		questions: map[string]chan []byte{},
 	}
 }
 
@@ -263,11 +260,11 @@ func (k *keeper) awaitRound(ctx context.Context, x *exchange, r *reply) {
 	k.mu.Lock()
 	delete(k.live, h)
 	k.mu.Unlock()
-	state := r.verdict.Reply.Field(jsonrpc.RequestState)
-	if len(state) == 0 {
-		state = r.verdict.Reply.Field(jsonrpc.InputRequests) // no round will name it: it expires
+	state, ok := jsonrpc.String(r.verdict.Reply.Field(jsonrpc.RequestState))
+	if !ok {
+		state = string(r.verdict.Reply.Field(jsonrpc.InputRequests)) // no round will name it: it expires
 	}
-	job, err := k.journal.Await(ctx, h, state)
+	job, err := k.journal.Await(ctx, h, []byte(state))
 	if err != nil {
 		k.bridge.cfg.Log.Warn("an open round could not be journaled", "handle", h, "error", err)
 		return
@@ -291,11 +288,11 @@ func (k *keeper) expire(job jobs.Job) {
 // nextRound finds the job that waits for the round that x is: never a
 // duplicate. A round that no job waits for is begun like a call.
 func (k *keeper) nextRound(x *exchange) (jobs.Begun, bool) {
-	state := x.msg.Field(jsonrpc.RequestState)
-	if len(state) == 0 {
+	state, ok := jsonrpc.String(x.msg.Field(jsonrpc.RequestState))
+	if !ok {
 		return jobs.Begun{}, false
 	}
-	job, err := k.journal.NextRound(x.ctx, k.account, state)
+	job, err := k.journal.NextRound(x.ctx, k.account, []byte(state))
 	if err != nil {
 		return jobs.Begun{}, false
 	}

@@ -37,8 +37,13 @@ func modernProfile(m *jsonrpc.Message) *profile {
 		return nil
 	}
 	p.clientInfo = objectOr(p.clientInfo, `{"name":"mcpbridge","version":"1"}`)
-	// A legacy session must not ask what nobody could carry to this host.
-	p.capabilities = withoutQuestions(lenient(p.capabilities))
+	// What a legacy session declares: questions as this request does, but no
+	// tasks of 2025-11-25 and no notices about roots, which such a host never
+	// sends.
+	p.capabilities = jsonrpc.Without(lenient(p.capabilities), "tasks")
+	if p.declares("roots") {
+		p.capabilities = jsonrpc.With(p.capabilities, "roots", []byte("{}"))
+	}
 	p.key = shortHash(modernEra.String(), string(p.capabilities))
 	return p
 }

@@ -192,15 +192,8 @@ func (k *keeper) askLater(ctx context.Context, x *exchange, method string, param
 		return []byte(`{"action":"cancel"}`), nil, nil
 	}
 	id := fmt.Sprintf("q%d", x.bridge.host.nextQ.Add(1))
-	answers := make(chan []byte, 1)
-	k.mu.Lock()
-	k.questions[id] = answers
-	k.mu.Unlock()
-	defer func() {
-		k.mu.Lock()
-		delete(k.questions, id)
-		k.mu.Unlock()
-	}()
+	answers := k.bridge.desk.put(id)
+	defer k.bridge.desk.take(id)
 	request := concat(`{"method":`, quote(method))
 	if len(params) > 0 {
 		request = concat(request, `,"params":`, params)
@@ -254,7 +247,7 @@ func (k *keeper) putQuestions(x *exchange, job jobs.Job) jobs.Job {
 
 // handAnswer gives an answer to the process that asked.
 func (k *keeper) handAnswer(ctx context.Context, job jobs.Job, answer []byte) {
-	if k.takeAnswer(answer) {
+	if k.bridge.desk.answer(answer) {
 		return
 	}
 	ask, err := k.journal.Ask(ctx, job.Handle, jobs.AskAnswer, answer)
@@ -265,18 +258,4 @@ func (k *keeper) handAnswer(ctx context.Context, job jobs.Job, answer []byte) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	k.journal.AwaitAsk(ctx, ask)
-}
-
-// takeAnswer hands an answer to the question of this process that it is for.
-func (k *keeper) takeAnswer(answer []byte) bool {
-	id, _ := jsonrpc.String(jsonrpc.Get(answer, "id"))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	waiting := k.questions[id]
-	if waiting == nil {
-		return false
-	}
-	delete(k.questions, id)
-	waiting <- bytes.Clone(answer)
-	return true
 }

@@ -120,6 +120,10 @@ func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []b
 		return
 	}
 	askable := x.method == "tools/call" || x.method == "prompts/get" || x.method == "resources/read"
+	if kind, known := questionKind(m.Method); askable && known && x.profile.era == modernEra && x.profile.declares(kind) {
+		x.putToModern(m, respond)
+		return
+	}
 	x.bridge.answerQuestion(x.ctx, x.clock, x.profile, m, respond, askable)
 }
 

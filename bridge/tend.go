@@ -218,7 +218,7 @@ func (k *keeper) obey(x *exchange, a jobs.Ask) string {
 		x.cancel(&ending{byHost, "stopped waiting by request", classify.Cut})
 		return "stopped waiting"
 	case jobs.AskAnswer:
-		if k.takeAnswer(a.Body) {
+		if k.bridge.desk.answer(a.Body) {
 			return "passed the answer on"
 		}
 		return "nothing: the question is not open any more"

@@ -1,0 +1,367 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// This file carries the questions of a legacy server to a modern host: the
+// server asks on the stream of an open call, the host is answered with
+// input_required (MCP 2026-07-28, multi round-trip requests) while that call
+// stays open, and the host's next round brings the answers back to it.
+
+// parked is the modern host's side of an exchange with open questions.
+type parked struct {
+	name  string // of the exchange, in requestState
+	round int
+	open  []openQuestion
+}
+
+// An openQuestion was asked by the server and is not answered.
+type openQuestion struct {
+	id      string
+	request []byte // {"method":…,"params":…}
+}
+
+// statePrefix begins every requestState of the bridge's own.
+const statePrefix = "mcpbridge."
+
+// A roundState is what the bridge's requestState holds, under an HMAC.
+type roundState struct {
+	Name   string      `json:"n"`           // exchange
+	Handle jobs.Handle `json:"h,omitempty"` // its job, for other processes
+	Round  int         `json:"r"`
+	Until  int64       `json:"u"` // Unix seconds
+	Digest []byte      `json:"d"` // of what is asked, by whom, where
+}
+
+// putToModern keeps a question of the server and tells the host that input is
+// required. It is answered with cancel if nobody answers in time.
+func (x *exchange) putToModern(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
+	id := fmt.Sprintf("q%d", x.host.nextQ.Add(1))
+	request := concat(`{"method":`, quote(m.Method))
+	if params := m.Bytes(m.Params); len(params) > 0 {
+		request = concat(request, `,"params":`, jsonrpc.Without(objectOr(params, "{}"), "elicitationId"))
+	}
+	request = append(request, '}')
+	answer := x.bridge.desk.put(id)
+	method := m.Method
+	x.mu.Lock()
+	if x.parked.name == "" {
+		x.parked.name = rand.Text()
+		x.bridge.park(x)
+	}
+	x.parked.open = append(x.parked.open, openQuestion{id, request})
+	x.mu.Unlock()
+	x.keepQuestion(id, request)
+	x.answerInputRequired()
+	x.host.work.Go(func() {
+		x.clock.stand()
+		defer x.clock.resume()
+		timer := time.NewTimer(x.bridge.cfg.InputTimeout)
+		defer timer.Stop()
+		select {
+		case a := <-answer:
+			x.settleQuestion(id)
+			if rpcError := jsonrpc.Get(a, "error"); len(rpcError) > 0 {
+				respond(nil, rpcError)
+				return
+			}
+			respond(x.olderAnswer(method, jsonrpc.Get(a, "result")), nil)
+		case <-timer.C:
+			x.bridge.desk.take(id)
+			x.settleQuestion(id)
+			respond(defaultAnswer(method))
+		case <-x.ctx.Done():
+			x.bridge.desk.take(id)
+		}
+	})
+}
+
+// olderAnswer makes a host's answer fit an older server: before 2025-11-25 the
+// content of a sampling result is one block.
+func (x *exchange) olderAnswer(method string, result []byte) []byte {
+	content := jsonrpc.Get(objectOr(result, "{}"), "content")
+	if method != "sampling/createMessage" || x.pair.upstreamVersion >= rev2025_11_25 || len(content) == 0 || content[0] != '[' {
+		return result
+	}
+	if blocks, err := jsonrpc.Split(content); err == nil && len(blocks) > 0 {
+		return jsonrpc.With(result, "content", blocks[0])
+	}
+	return result
+}
+
+// keepQuestion journals a question of a job, so that it can be answered from
+// elsewhere too.
+func (x *exchange) keepQuestion(id string, request []byte) {
+	k := x.bridge.keeper
+	if k == nil || x.job.handle == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	if _, err := k.journal.AskHost(ctx, x.job.handle, jobs.Question{ID: id, Request: request}); err != nil {
+		x.bridge.cfg.Log.Warn("a question could not be journaled", "handle", x.job.handle, "error", err)
+	}
+}
+
+// settleQuestion forgets a question that was answered, or never will be.
+func (x *exchange) settleQuestion(id string) {
+	x.mu.Lock()
+	x.parked.open = slices.DeleteFunc(x.parked.open, func(q openQuestion) bool { return q.id == id })
+	x.mu.Unlock()
+	if k := x.bridge.keeper; k != nil && x.job.handle != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+		defer cancel()
+		k.journal.Answered(ctx, x.job.handle, id)
+	}
+}
+
+// answerInputRequired answers the host request that waits, if one does, with
+// the questions that are open.
+func (x *exchange) answerInputRequired() {
+	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return
+	}
+	x.parked.round++
+	line := x.inputRequiredLine(x.id)
+	x.mu.Unlock()
+	if x.close() {
+		x.host.free(x)
+		x.write(line)
+		x.bridge.record(x, nil, "exchange")
+	}
+}
+
+// inputRequiredLine is the answer with all open questions; x.mu is held.
+func (x *exchange) inputRequiredLine(id []byte) [][]byte {
+	questions := []byte{'{'}
+	for _, q := range x.parked.open {
+		questions = appendMember(questions, q.id, q.request)
+	}
+	state := roundState{Name: x.parked.name, Handle: x.job.handle, Round: x.parked.round,
+		Until: time.Now().Add(x.bridge.cfg.InputTimeout).Unix(), Digest: x.roundDigest()}
+	return resultLine(id, concat(`{"resultType":"input_required","inputRequests":`, append(questions, '}'),
+		`,"requestState":`, quote(x.bridge.sealState(state)), `}`))
+}
+
+// roundDigest binds a round to its request: method, name or uri, arguments,
+// principal and server.
+func (x *exchange) roundDigest() []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(x.method), []byte(deliveryName(x.msg)), canonical(x.msg.Field(jsonrpc.Arguments)),
+		[]byte(x.bridge.principal()), []byte(x.bridge.cfg.Server)} {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// canonical is RFC 8785 of value, or value itself where there is none.
+func canonical(value []byte) []byte {
+	if len(value) == 0 {
+		return nil
+	}
+	if c, err := jsonrpc.Canonical(value); err == nil {
+		return c
+	}
+	return value
+}
+
+// sealState writes a requestState that only this bridge's state directory can
+// make.
+func (b *Bridge) sealState(s roundState) string {
+	payload, err := json.Marshal(s)
+	if err != nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, b.stateKey())
+	mac.Write(payload)
+	return statePrefix + base64.RawURLEncoding.EncodeToString(payload) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// openState reads a requestState of ours; ok is false for one that fails.
+func (b *Bridge) openState(text string) (s roundState, ok bool) {
+	body, tag, found := strings.Cut(strings.TrimPrefix(text, statePrefix), ".")
+	payload, err := base64.RawURLEncoding.DecodeString(body)
+	sum, err2 := base64.RawURLEncoding.DecodeString(tag)
+	if !found || err != nil || err2 != nil {
+		return s, false
+	}
+	mac := hmac.New(sha256.New, b.stateKey())
+	mac.Write(payload)
+	if !hmac.Equal(sum, mac.Sum(nil)) {
+		return s, false
+	}
+	return s, json.Unmarshal(payload, &s) == nil
+}
+
+// stateKey is the key of the state directory, or one of this process where
+// nothing is kept.
+func (b *Bridge) stateKey() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.roundKey == nil && b.keeper != nil {
+		ctx, cancel := context.WithTimeout(b.life, finishLimit)
+		defer cancel()
+		if key, err := b.keeper.journal.RoundKey(ctx); err == nil {
+			b.roundKey = key
+		}
+	}
+	if b.roundKey == nil {
+		b.roundKey = []byte(rand.Text())
+	}
+	return b.roundKey
+}
+
+// park and unpark let the next round of an exchange find it.
+func (b *Bridge) park(x *exchange) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parked[x.parked.name] = x
+}
+
+func (b *Bridge) unpark(x *exchange) {
+	x.mu.Lock()
+	name := x.parked.name
+	x.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.parked, name)
+}
+
+// nextOurRound takes a request that brings answers to questions of a legacy
+// server. It reports whether x is one.
+func (x *exchange) nextOurRound() bool {
+	text, _ := jsonrpc.String(x.msg.Field(jsonrpc.RequestState))
+	if x.profile == nil || x.profile.era != modernEra || !strings.HasPrefix(text, statePrefix) {
+		return false
+	}
+	state, ok := x.bridge.openState(text)
+	switch {
+	case !ok:
+		x.refuseRound("it was not made here")
+	case time.Now().Unix() > state.Until:
+		x.refuseRound("it has expired")
+	case !hmac.Equal(state.Digest, x.roundDigest()):
+		x.refuseRound("it belongs to another request")
+	default:
+		x.joinRound(state)
+	}
+	return true
+}
+
+func (x *exchange) refuseRound(why string) {
+	if x.close() {
+		x.write([][]byte{rpcErrorLine(x.id, codeInvalidParams, "params.requestState cannot be used: "+why+"; nothing was sent", nil)})
+	}
+}
+
+// joinRound hands the answers over and lets this request have what comes next.
+func (x *exchange) joinRound(state roundState) {
+	b := x.bridge
+	b.mu.Lock()
+	first := b.parked[state.Name]
+	b.mu.Unlock()
+	if first == nil {
+		x.joinElsewhere(state)
+		return
+	}
+	first.mu.Lock()
+	switch {
+	case first.parked.round != state.Round:
+		first.mu.Unlock()
+		x.refuseRound("it was used before")
+		return
+	case !first.closed:
+		first.mu.Unlock()
+		x.refuseRound("its round is being answered")
+		return
+	}
+	first.parked.round++
+	first.id, first.key, first.hostToken, first.batch = x.id, x.key, x.hostToken, x.batch
+	first.closed, first.abandoned = false, false
+	first.answered = make(chan struct{})
+	done := first.answered
+	first.progress = progressMark{}
+	x.heir, x.closed = first, true
+	first.mu.Unlock()
+	for _, answer := range x.answersOf() {
+		b.desk.answer(answer)
+	}
+	if first.stillAsks() {
+		first.answerInputRequired()
+	}
+	select {
+	case <-done:
+	case <-x.ctx.Done():
+	}
+}
+
+// stillAsks reports whether a question of x was left without an answer.
+func (x *exchange) stillAsks() bool {
+	x.mu.Lock()
+	ids := make([]string, 0, len(x.parked.open))
+	for _, q := range x.parked.open {
+		ids = append(ids, q.id)
+	}
+	x.mu.Unlock()
+	x.bridge.desk.mu.Lock()
+	defer x.bridge.desk.mu.Unlock()
+	return slices.ContainsFunc(ids, func(id string) bool { return x.bridge.desk.open[id] != nil })
+}
+
+// answersOf reads params.inputResponses.
+func (x *exchange) answersOf() [][]byte {
+	var list [][]byte
+	responses := x.msg.Field(jsonrpc.InputResponses)
+	if len(responses) == 0 || responses[0] != '{' {
+		return nil
+	}
+	for id, result := range jsonrpc.Members(responses) {
+		list = append(list, concat(`{"id":`, quote(id), `,"result":`, bytes.Clone(result), `}`))
+	}
+	return list
+}
+
+// joinElsewhere hands the answers to the process that holds the call, by way
+// of the journal, and answers with what becomes of the job.
+func (x *exchange) joinElsewhere(state roundState) {
+	k := x.bridge.keeper
+	if k == nil || state.Handle == "" {
+		x.refuseRound("the call it belongs to is not open any more")
+		return
+	}
+	job, err := k.journal.Find(x.ctx, state.Handle)
+	if err != nil || job.Account != k.account {
+		x.refuseRound("the call it belongs to is not recorded here")
+		return
+	}
+	x.prepareCall()
+	job = k.lookAfter(x.ctx, job)
+	if job.State == jobs.InputRequired || job.State == jobs.Working {
+		for _, answer := range x.answersOf() {
+			k.handAnswer(x.ctx, job, answer)
+		}
+		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
+	}
+	if job.State.Settled() {
+		k.answerEnd(x, &job, false)
+		return
+	}
+	x.answerText(x.handleAnswer(&job, false, ""))
+}
