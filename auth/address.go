@@ -52,7 +52,7 @@ func (r addressRule) check(raw string) (*url.URL, error) {
 		return nil, fmt.Errorf("the URL has the scheme %q; only https is allowed", clean(u.Scheme))
 	}
 	switch {
-	case err != nil || u.Opaque != "" || u.Host == "" || u.Hostname() == "":
+	case err != nil || u.Scheme == "" || u.Opaque != "" || u.Host == "" || u.Hostname() == "":
 		return nil, errors.New("not an absolute URL")
 	case u.User != nil:
 		return nil, errors.New("the URL holds a user name or password")

@@ -81,7 +81,7 @@ func FuzzParseHeader(f *testing.F) {
 
 // A browser never gets anything but an http(s) URL, whatever the endpoint is.
 func FuzzRebuild(f *testing.F) {
-	for _, s := range []string{"https://x/y?a=b", "javascript:1", "https://x/$(id)?`x`", "http://[::1]:2/%2F;x", "-x"} {
+	for _, s := range []string{"https://x/y?a=b", "javascript:1", "https://x/$(id)?`x`", "http://[::1]:2/%2F;x", "-x", "//00", "//localhost/x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
@@ -147,6 +147,7 @@ func TestWhereHTTPIsAllowed(t *testing.T) {
 		{addressRule{loopback: true}, "http://10.0.0.1/y", false},
 		{addressRule{loopback: true}, "http://localhost.evil.example/y", false},
 		{addressRule{plain: true}, "http://10.0.0.1/y", true},
+		{addressRule{loopback: true}, "//localhost/y", false},
 		{addressRule{plain: true}, "ftp://10.0.0.1/y", false},
 	} {
 		if _, err := c.rule.check(c.address); (err == nil) != c.ok {
