@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -159,8 +160,9 @@ func TestHTTP2SharesOneConnection(t *testing.T) {
 	var group sync.WaitGroup
 	for range n {
 		group.Go(func() {
-			if resp, text := must(t, c, post("{}")); resp.Proto != "HTTP/2.0" || text != "{}" {
-				t.Errorf("got %s %q", resp.Proto, text)
+			resp, text, err := complete(bounded(t), c, post("{}"))
+			if err != nil || resp.Proto != "HTTP/2.0" || text != "{}" {
+				t.Errorf("got %v %q, %v", resp, text, err)
 			}
 		})
 	}
@@ -198,7 +200,11 @@ func TestParallelCallsOverTLS(t *testing.T) {
 		must(t, c, get()) // what the server speaks is known then
 		var group sync.WaitGroup
 		for range n {
-			group.Go(func() { must(t, c, post("{}")) })
+			group.Go(func() {
+				if _, _, err := complete(bounded(t), c, post("{}")); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		group.Wait()
 		c.Close()
@@ -362,8 +368,10 @@ func TestHTTP2EndsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range n {
 		group.Go(func() {
-			if f := fails(t, c, post("{}")); f.Stage != classify.Exchange && f.Stage != classify.Handshake {
-				t.Errorf("stage %d: %s", f.Stage, f.Detail)
+			_, _, err := complete(bounded(t), c, post("{}"))
+			var f *Failure
+			if !errors.As(err, &f) || f.Stage != classify.Exchange && f.Stage != classify.Handshake {
+				t.Errorf("got %v, want a failed handshake or exchange", err)
 			}
 		})
 	}

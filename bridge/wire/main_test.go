@@ -77,16 +77,22 @@ func bounded(t *testing.T) context.Context {
 // must delivers and reads the whole answer.
 func must(t *testing.T, c *Client, r *Request) (*Response, string) {
 	t.Helper()
-	resp, err := c.Do(bounded(t), r)
+	resp, text, err := complete(bounded(t), c, r)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resp, text
+}
+
+// complete is must for other goroutines than that of the test.
+func complete(ctx context.Context, c *Client, r *Request) (*Response, string, error) {
+	resp, err := c.Do(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(text)
+	return resp, string(text), err
 }
 
 // fails delivers and returns the Failure.
