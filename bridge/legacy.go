@@ -27,10 +27,10 @@ type legacy struct {
 	life     context.Context // of the bridge
 	newID    func() int64
 	feed     feed
+	standing standing
 
 	mu       sync.Mutex
-	sessions map[string]*session          // by profile key
-	standing map[string][]standingRequest // by profile key, to restore
+	sessions map[string]*session // by profile key
 	closed   bool
 	work     sync.WaitGroup // GET streams and posts nobody waits for
 }
@@ -63,13 +63,6 @@ type handshake struct {
 	Instructions []byte // JSON string, nil if not given
 }
 
-// A standingRequest is one that a new session needs as well: the log level and
-// each resource subscription.
-type standingRequest struct {
-	what string
-	msg  *jsonrpc.Message
-}
-
 const (
 	// initializeTimeout bounds the handshake of one session.
 	initializeTimeout = time.Minute
@@ -79,7 +72,7 @@ const (
 
 func newLegacy(life context.Context, e *endpoint, newID func() int64, f feed) *legacy {
 	return &legacy{endpoint: e, log: e.log, life: life, newID: newID, feed: f,
-		sessions: map[string]*session{}, standing: map[string][]standingRequest{}}
+		sessions: map[string]*session{}}
 }
 
 func (u *legacy) era() era { return legacyEra }
@@ -159,17 +152,21 @@ func (u *legacy) open(s *session, again bool) {
 	u.listen(s)
 }
 
-// initialize asks for the host's version, and for an older one where the
-// server answers 400 to a version that it does not know, as some do instead of
-// naming theirs.
 func (u *legacy) initialize(ctx context.Context, s *session) *reply {
+	return s.profile.eachVersion(func(version string) *reply { return u.askInitialize(ctx, s, version) })
+}
+
+// eachVersion makes the handshake by ask: for the host's version, and for an
+// older one where the server answers 400 to a version that it does not know, as
+// some do instead of naming theirs.
+func (p *profile) eachVersion(ask func(version string) *reply) *reply {
 	asked := rev2025_11_25
-	if s.profile.era == legacyEra {
-		asked = answerVersion(s.profile.version)
+	if p.era == legacyEra {
+		asked = answerVersion(p.version)
 	}
 	var first *reply
 	for _, version := range append([]string{asked}, olderThan(asked)...) {
-		r := u.askInitialize(ctx, s, version)
+		r := ask(version)
 		if r == nil {
 			return nil
 		}
@@ -185,29 +182,44 @@ func (u *legacy) initialize(ctx context.Context, s *session) *reply {
 
 func (u *legacy) askInitialize(ctx context.Context, s *session, version string) *reply {
 	id := u.newID()
-	body := concat(`{"jsonrpc":"2.0","id":`, idJSON(id), `,"method":"initialize","params":{"protocolVersion":`, quote(version),
-		`,"capabilities":`, s.profile.capabilities, `,"clientInfo":`, s.profile.clientInfo, `}}`)
+	body := s.profile.initializeBody(id, version)
 	// Legacy revisions want the version header only after the handshake.
 	h := header(hdrContentType, contentJSON, hdrAccept, acceptBoth)
 	expect := classify.Expectation{Method: "initialize", ID: idJSON(id), Protocol: version}
 	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body}, expect, deaf{})
 	defer r.done()
+	hs, failed := r.handshake()
+	if failed != nil {
+		return failed
+	}
+	s.handshake, s.id = hs, r.capture.Header.Get(hdrSession)
+	return nil
+}
+
+// initializeBody is the first request of a session.
+func (p *profile) initializeBody(id int64, version string) []byte {
+	return concat(`{"jsonrpc":"2.0","id":`, idJSON(id), `,"method":"initialize","params":{"protocolVersion":`, quote(version),
+		`,"capabilities":`, p.capabilities, `,"clientInfo":`, p.clientInfo, `}}`)
+}
+
+// handshake reads r as the answer to initialize. If it is none, r says why no
+// request can leave.
+func (r *reply) handshake() (handshake, *reply) {
 	r.connecting = "initialize"
 	verdict := classify.Reply(r.expect, r.capture)
 	if verdict.Outcome != classify.Result {
 		r.judge()
 		r.verdict.RPCError = verdict.RPCError
-		return r
+		return handshake{}, r
 	}
 	hs, err := readHandshake(&verdict.Reply)
 	if err != nil {
 		r.capture.Detail = err.Error()
 		r.judge()
 		r.verdict.Why = "initialize: " + err.Error()
-		return r
+		return handshake{}, r
 	}
-	s.handshake, s.id = hs, r.capture.Header.Get(hdrSession)
-	return nil
+	return hs, nil
 }
 
 // readHandshake reads the result of initialize. The values are copied: the
@@ -286,7 +298,7 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 		return u.prepare(ctx, d.profile)
 	}
 	d.session = s
-	u.remember(d)
+	u.standing.remember(d)
 	body := pair{host: d.profile.era, upstream: legacyEra}.request(d.msg, d.id, d.common(metaPatch{drop: perRequest}))
 	h := s.headers(acceptBoth)
 	u.endpoint.deadlineHeader(h, d)
@@ -352,31 +364,9 @@ func (u *legacy) cancel(d *delivery, reason string) {
 	u.postLater(d.session, concat(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`, idJSON(d.id), `,"reason":`, quote(reason), `}}`))
 }
 
-// remember keeps what a new session would have to be told again.
-func (u *legacy) remember(d *delivery) {
-	what := d.method
-	switch d.method {
-	case "logging/setLevel":
-	case "resources/subscribe", "resources/unsubscribe":
-		what = string(d.msg.Field(jsonrpc.URI))
-	default:
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	list := slices.DeleteFunc(u.standing[d.profile.key], func(r standingRequest) bool { return r.what == what })
-	if d.method != "resources/unsubscribe" {
-		list = append(list, standingRequest{what, d.msg})
-	}
-	u.standing[d.profile.key] = list
-}
-
 // restore tells a new session what the one before it knew.
 func (u *legacy) restore(ctx context.Context, s *session) {
-	u.mu.Lock()
-	list := slices.Clone(u.standing[s.profile.key])
-	u.mu.Unlock()
-	for _, r := range list {
+	for _, r := range u.standing.of(s.profile) {
 		id := u.newID()
 		body := pair{host: s.profile.era, upstream: legacyEra}.request(r.msg, id, metaPatch{drop: perRequest})
 		got := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body},

@@ -230,7 +230,7 @@ func (o *offers) learn(f *offer, h *handshake) {
 
 // handshakeOf is what up said of itself to p.
 func (b *Bridge) handshakeOf(up upstream, p *profile) *handshake {
-	if u, ok := up.(*legacy); ok {
+	if u, ok := up.(shaker); ok {
 		return u.handshakeOf(p)
 	}
 	h := b.link.discovered()

@@ -38,6 +38,11 @@ type upstream interface {
 	close(ctx context.Context)
 }
 
+// A shaker is an upstream that makes a handshake of its own for each profile.
+type shaker interface {
+	handshakeOf(p *profile) *handshake // nil while there is none
+}
+
 // A profile is what an upstream is told about the host: for a legacy host from
 // its initialize, for a modern one from the _meta of each request.
 type profile struct {
