@@ -62,7 +62,7 @@ type OAuth struct {
 	Timeout           time.Duration
 }
 
-// ownParams are the authorization parameters that no configuration may set.
+// errOwnParam refuses an authorization parameter that no configuration may set.
 var errOwnParam = errors.New("it is set by mcpbridge itself")
 
 func ownParam(name string) bool {

@@ -47,8 +47,9 @@ type Store struct {
 	ring keyRing
 	warn func(string)
 
-	mu  sync.Mutex // guards key
-	key []byte     // the sealing key once known
+	mu    sync.Mutex // guards both keys
+	key   []byte     // the sealing key once known
+	idKey []byte     // the key of principal ids once known
 }
 
 // OpenStore returns the store below dir. place is what the user wants; once a
@@ -164,6 +165,19 @@ func (s *Store) ringName() string {
 
 // principalKey returns the key that ids of accounts are made with.
 func (s *Store) principalKey() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idKey != nil {
+		return s.idKey, nil
+	}
+	key, err := s.loadPrincipalKey()
+	if err == nil {
+		s.idKey = key
+	}
+	return key, err
+}
+
+func (s *Store) loadPrincipalKey() ([]byte, error) {
 	path := filepath.Join(s.dir, "principal.key")
 	unlock, err := s.lock(context.Background(), "principal")
 	if err != nil {

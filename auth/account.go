@@ -1,0 +1,161 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// SignOut revokes the tokens where the server allows it and removes them. With
+// forget the client registration and the sign-in settings go too.
+func (c *Credentials) SignOut(ctx context.Context, forget bool) error {
+	if c.oauth == nil {
+		return nil
+	}
+	return c.oauth.signOut(ctx, forget)
+}
+
+// Principal returns the id of the account that jobs belong to. It changes when a
+// person signs in.
+func (c *Credentials) Principal() (string, error) {
+	if c.cfg.Principal != "" {
+		return c.cfg.Principal, nil
+	}
+	switch {
+	case c.oauth != nil:
+		account, err := c.oauth.account()
+		if account != "" || err != nil {
+			return account, err
+		}
+		if len(c.cfg.Headers) == 0 {
+			return Anonymous, nil
+		}
+	case c.command != nil:
+		return c.cfg.Store.principalID("command", c.cfg.Command.argv...)
+	case len(c.cfg.Headers) == 0:
+		return Anonymous, nil
+	}
+	var how []string
+	for _, h := range c.cfg.Headers {
+		how = append(how, h.Name, h.variables)
+	}
+	return c.cfg.Store.principalID("static", how...)
+}
+
+func (c *Credentials) headerNames() string {
+	var names []string
+	for _, h := range c.cfg.Headers {
+		names = append(names, h.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// A Status says what is known of the credentials, without any secret.
+type Status struct {
+	Kind     string // oauth, command, headers or none
+	SignedIn bool   // a token is at hand, or can be renewed
+	Issuer   string
+	ClientID string
+	Resource string
+	Scopes   []string
+	Expiry   time.Time // of the present token; zero: unknown
+	Renews   bool      // there is a refresh token, or none is needed
+}
+
+// Status reads the store; it asks nobody.
+func (c *Credentials) Status() (Status, error) {
+	switch {
+	case c.oauth != nil:
+		return c.oauth.status()
+	case c.command != nil:
+		return Status{Kind: "command", SignedIn: true, Renews: true}, nil
+	case len(c.cfg.Headers) > 0:
+		return Status{Kind: "headers", SignedIn: true}, nil
+	}
+	return Status{Kind: "none"}, nil
+}
+
+func (o *oauth) status() (Status, error) {
+	st := Status{Kind: "oauth"}
+	r, err := o.reload()
+	if err != nil {
+		return st, err
+	}
+	o.mu.Lock()
+	s := o.settings
+	o.mu.Unlock()
+	if s != nil {
+		st.Issuer, st.ClientID, st.Resource = s.Issuer, s.ClientID, s.Resource
+	}
+	if r == nil {
+		return st, nil
+	}
+	st.Scopes, st.Expiry = r.Asked, r.Expiry
+	if r.Granted != nil {
+		st.Scopes = r.Granted
+	}
+	st.Renews = !r.Refresh.IsZero() || s.Grant == GrantClient
+	st.SignedIn = st.Renews || !r.Access.IsZero() && !r.expired(time.Now())
+	return st, nil
+}
+
+func (o *oauth) account() (string, error) {
+	var s settings
+	found, err := o.cfg.Store.getPlain("servers", o.name, &s)
+	if err != nil || !found || !o.given.fits(&s) {
+		return "", err
+	}
+	return s.Account, nil
+}
+
+func (o *oauth) signOut(ctx context.Context, forget bool) error {
+	r, err := o.reload()
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	s := o.settings
+	o.mu.Unlock()
+	if s == nil {
+		return o.cfg.Store.remove("pending", o.name)
+	}
+	if r != nil {
+		o.revoke(ctx, r, s)
+	}
+	store := o.cfg.Store
+	err = errors.Join(store.remove("tokens", s.Record), store.remove("pending", o.name))
+	if forget {
+		err = errors.Join(err, store.remove("clients", o.clientName(s.Issuer)), store.remove("servers", o.name))
+		s = nil
+	} else {
+		kept := *s
+		kept.Record, kept.Account = "", ""
+		err = errors.Join(err, store.putPlain("servers", o.name, &kept))
+		s = &kept
+	}
+	o.adopt(s, nil)
+	return err
+}
+
+// revoke tells the server that the tokens are not needed any more (RFC 7009).
+// Signing out does not depend on its answer.
+func (o *oauth) revoke(ctx context.Context, r *record, s *settings) {
+	u, err := o.caller.rule.check(s.Revocation)
+	token, what := r.Refresh, "refresh_token"
+	if token.IsZero() {
+		token, what = r.Access, "access_token"
+	}
+	if err != nil || token.IsZero() {
+		return
+	}
+	endpoint, err := o.endpoint(s)
+	if err != nil {
+		return
+	}
+	form := url.Values{"token": {token.Reveal()}, "token_type_hint": {what}}
+	if _, err := endpoint.postForm(ctx, "token revocation at "+shown(u), u, form); err != nil {
+		o.cfg.Log.Info("the tokens were removed here but not revoked", "reason", err.Error())
+	}
+}
