@@ -1,12 +1,16 @@
 package auth
 
 import (
+	"errors"
 	"time"
 )
 
 // keep stores the outcome of a sign-in: first the tokens, then the settings that
 // name them. A crash in between leaves the old sign-in in force.
 func (o *oauth) keep(p *pending, t tokens) error {
+	if p.Settings.UseIDToken && t.id.IsZero() {
+		return errors.New(`token response: field "id_token" is missing, and --use-id-token is set; the scope openid may be needed`)
+	}
 	earlier, err := o.reload()
 	if err != nil {
 		return err

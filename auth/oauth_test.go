@@ -553,6 +553,15 @@ func TestUseIDToken(t *testing.T) {
 	}
 }
 
+func TestUseIDTokenWithoutOne(t *testing.T) {
+	b := newBench(t, authtest.Quirks{})
+	_, _, err := b.call(b.bridge(func(c *Config) { c.OAuth.UseIDToken = true }), "")
+	if err == nil || !strings.Contains(err.Error(), `field "id_token" is missing`) {
+		t.Errorf("%v", err)
+	}
+	checkNothingStored(t, b.dir)
+}
+
 // B131: configured headers go to the configured origin only.
 func TestHeadersStayAtHome(t *testing.T) {
 	b := newBench(t, authtest.Quirks{})
