@@ -13,6 +13,8 @@ const (
 	codeMethodNotFound = -32601
 	codeBadVersion     = -32022
 
+	codeMissingCapability = -32021
+
 	codeUnreachable  = -31001
 	codeUnknown      = -31002 // outcome unknown
 	codeKeyConflict  = -31003 // idempotency key conflict

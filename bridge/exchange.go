@@ -37,6 +37,7 @@ type exchange struct {
 	parked     parked
 	heir       *exchange // whose call this request is the next round of
 	abandoned  bool      // answered, but the delivery goes on
+	tasked     bool      // answered with a task whose progress goes on
 	clock      *clock
 	pair       pair
 	upstreamID int64
@@ -214,6 +215,9 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 	x.bridge.untrack(d.id)
 	r.judge()
 	x.evidence.delivered(r)
+	if r.verdict.Outcome == classify.TaskCreated && x.offersTasks() {
+		r = x.adopt(up, r)
+	}
 	return up, d, r
 }
 
@@ -224,6 +228,7 @@ func (x *exchange) delivery(up upstream) *delivery {
 		id: x.bridge.link.newID(), write: isWrite(x.class), profile: x.profile,
 		giveUp: x.clock.giveUp(), trace: x.evidence.trace,
 		token: x.method == "tools/call" || len(x.hostToken) > 0,
+		tasks: x.offersTasks(), task: x.wantsTask(up),
 	}
 	if x.profile.era == legacyEra {
 		d.level = x.host.wantedLevel()
@@ -460,6 +465,9 @@ func (x *exchange) answerDeadline() {
 		Why: "no answer within --answer-within; the delivery is still open"}
 	job, given := x.bridge.keeper.giveHandle(x)
 	switch {
+	case given && x.door() == newDoor:
+		x.job.given = true
+		x.write(x.taskCreated(&job))
 	case given:
 		x.job.given = true
 		x.write(x.handleAnswer(&job, false, ""))

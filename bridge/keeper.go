@@ -22,12 +22,13 @@ type keeper struct {
 	journal Journal
 	account jobs.Account
 
-	mu       sync.Mutex
-	live     map[jobs.Handle]*exchange // whose deliveries this process makes
-	untold   []jobs.Handle             // ends written to the host, not yet taken as told
-	last     map[jobs.Handle]glance    // handles that were asked for without waiting
-	tended   bool                      // recovery and upkeep have begun
-	followed map[jobs.Handle]bool      // status queries under way
+	mu        sync.Mutex
+	live      map[jobs.Handle]*exchange // whose deliveries this process makes
+	untold    []jobs.Handle             // ends written to the host, not yet taken as told
+	last      map[jobs.Handle]glance    // handles that were asked for without waiting
+	tended    bool                      // recovery and upkeep have begun
+	followed  map[jobs.Handle]bool      // status queries under way
+	cancelled map[jobs.Handle]bool      // tasks of 2025-11-25, whose status is final
 }
 
 // A glance is when a job was last looked at, and what was seen.
@@ -96,6 +97,9 @@ func (k *keeper) begin(x *exchange) bool {
 	}
 	k.tend()
 	choice := k.choice(x)
+	if x.door() == oldDoor && choice != JournalOff {
+		return k.openTask(x)
+	}
 	if choice == JournalOff || !effective(x.class) {
 		return k.repeatOfRead(x)
 	}
@@ -304,6 +308,10 @@ func (x *exchange) endOf(r *reply) jobs.End {
 	v := &r.verdict
 	deliveries, _, by := x.evidence.counts()
 	e := jobs.End{Effect: jobEffect(v.Effect), EndedBy: by, Note: cut(v.Why, 200), Deliveries: deliveries, Evidence: evidenceOf(v)}
+	if r.taskCancelled {
+		e.State, e.Effect, e.Evidence = jobs.Cancelled, jobs.Possible, "task_cancelled"
+		return e
+	}
 	switch retry.Settle(*v, x.class) {
 	case retry.Completed:
 		e.State, e.Effect = jobs.Completed, jobs.Reported

@@ -299,12 +299,32 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 	}
 	d.session = s
 	u.standing.remember(d)
-	body := pair{host: d.profile.era, upstream: legacyEra}.request(d.msg, d.id, d.common(metaPatch{drop: perRequest}))
+	body := pair{host: d.profile.era, upstream: legacyEra}.request(d.withTask(), d.id, d.common(metaPatch{drop: perRequest}))
 	h := s.headers(acceptBoth)
 	u.endpoint.deadlineHeader(h, d)
 	expect := d.expectation(s.handshake.Version)
 	expect.Session = s.id != ""
+	expect.OfferedTasks = d.task != nil
 	return u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body, Write: d.write}, expect, &sessionSink{out, u, s})
+}
+
+// withTask is the message with params.task as this delivery wants it.
+func (d *delivery) withTask() *jsonrpc.Message {
+	has := len(d.msg.Field(jsonrpc.Task)) > 0
+	if d.task == nil && !has {
+		return d.msg
+	}
+	params := objectOr(d.msg.Bytes(d.msg.Params), "{}")
+	if d.task != nil {
+		params = jsonrpc.With(params, "task", d.task)
+	} else {
+		params = jsonrpc.Without(params, "task")
+	}
+	m, err := jsonrpc.Read(jsonrpc.AppendEdited(nil, d.msg.Raw, jsonrpc.Edit{Span: d.msg.Params, New: params}))
+	if err != nil {
+		return d.msg
+	}
+	return &m
 }
 
 // sessionSink lets the answers to a server's requests go back on its session.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 )
 
 // listens serves the subscriptions of modern hosts and keeps the one that the
@@ -36,6 +37,7 @@ type listen struct {
 type filter struct {
 	tools, prompts, resources bool
 	uris                      map[string]bool
+	tasks                     []jobs.Handle // answered from the journal, never asked upstream
 }
 
 func newListens(b *Bridge) *listens {
@@ -62,8 +64,31 @@ func readFilter(value []byte) (filter, error) {
 			}
 		}
 	}
+	f.tasks = readTaskIDs(jsonrpc.Get(value, "taskIds"))
 	return f, nil
 }
+
+// readTaskIDs reads the handles in a list of task ids.
+func readTaskIDs(list []byte) []jobs.Handle {
+	var handles []jobs.Handle
+	if len(list) == 0 || list[0] != '[' {
+		return nil
+	}
+	items, err := jsonrpc.Split(list)
+	if err != nil {
+		return nil
+	}
+	for _, item := range items[:min(len(items), maxTaskIDs)] {
+		text, _ := jsonrpc.String(item)
+		if h, err := jobs.ParseHandle(text); err == nil {
+			handles = append(handles, h)
+		}
+	}
+	return handles
+}
+
+// maxTaskIDs bounds the tasks that one listen follows.
+const maxTaskIDs = 64
 
 // json writes f as a notification filter.
 func (f filter) json() []byte {
@@ -75,6 +100,9 @@ func (f filter) json() []byte {
 		if kind.on {
 			out = appendMember(out, kind.name, []byte("true"))
 		}
+	}
+	if len(f.tasks) > 0 {
+		out = appendMember(out, "taskIds", handleList(f.tasks))
 	}
 	if len(f.uris) > 0 {
 		list := []byte{'['}
@@ -94,6 +122,7 @@ func (f filter) empty() bool { return !f.tools && !f.prompts && !f.resources && 
 // limit takes out of f what the upstream does not offer.
 func (f filter) limit(h *handshake) filter {
 	if h == nil {
+		f.tasks = nil
 		return f
 	}
 	offers := func(capability, what string) bool {
@@ -116,7 +145,14 @@ func (l *listens) serve(x *exchange) {
 		x.reject(codeInvalidParams, "subscriptions/listen: "+err.Error(), nil)
 		return
 	}
-	one := &listen{x, f.limit(l.bridge.offers.handshake(x.ctx, x.profile, handshakeWait))}
+	if len(f.tasks) > 0 && x.door() != newDoor {
+		x.reject(codeMissingCapability, "this request does not declare the tasks extension",
+			[]byte(`{"requiredCapabilities":{"extensions":{"`+tasksExtension+`":{}}}}`))
+		return
+	}
+	limited := f.limit(l.bridge.offers.handshake(x.ctx, x.profile, handshakeWait))
+	limited.tasks = l.bridge.keeper.knownTasks(x.ctx, f.tasks)
+	one := &listen{x, limited}
 	one.notify("notifications/subscriptions/acknowledged", concat(`"notifications":`, one.filter.json()))
 	l.mu.Lock()
 	l.open[one] = true
@@ -124,6 +160,9 @@ func (l *listens) serve(x *exchange) {
 	l.changed()
 	for uri := range one.filter.uris {
 		l.bridge.subscribeLegacy(x, uri, true)
+	}
+	for _, h := range one.filter.tasks {
+		x.host.work.Go(func() { l.bridge.keeper.followFor(one, h) })
 	}
 	<-x.ctx.Done()
 	l.mu.Lock()

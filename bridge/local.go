@@ -35,6 +35,8 @@ func (x *exchange) answerLocally() bool {
 			return false
 		}
 		x.bridge.listens.serve(x)
+	case "tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list":
+		return x.answerTasks()
 	case "logging/setLevel":
 		return x.setLevel()
 	case "resources/subscribe", "resources/unsubscribe":
@@ -148,7 +150,7 @@ func (b *Bridge) listing(p *profile, c *catalogue, from int) (list []byte, next 
 	for i := from; i < len(c.tools)+len(own); i++ {
 		var one []byte
 		if i < len(c.tools) {
-			one = c.tools[i].listing(pr)
+			one = c.tools[i].listing(pr, b.keeper != nil)
 		} else {
 			one = own[i-len(c.tools)] // listed last
 		}
@@ -253,10 +255,26 @@ func (b *Bridge) capabilities(p *profile, h *handshake) []byte {
 	if p.era == legacyEra && isModern(h.Version) {
 		c = jsonrpc.Without(c, "extensions")
 	}
+	c = b.taskCapabilities(p, c)
 	tools := objectOr(jsonrpc.Get(c, "tools"), "{}")
 	c = jsonrpc.With(c, "tools", jsonrpc.With(tools, "listChanged", []byte("true")))
 	if h.Version == rev2024_11_05 && (truthy(jsonrpc.Get(c, "prompts")) || truthy(jsonrpc.Get(c, "resources"))) {
 		c = jsonrpc.With(c, "completions", []byte("{}"))
+	}
+	return c
+}
+
+// taskCapabilities declares the task doors of the bridge.
+func (b *Bridge) taskCapabilities(p *profile, c []byte) []byte {
+	if b.keeper == nil {
+		return c
+	}
+	switch {
+	case p.era == modernEra:
+		ext := objectOr(jsonrpc.Get(c, "extensions"), "{}") // merged, not replaced
+		return jsonrpc.With(c, "extensions", jsonrpc.With(ext, tasksExtension, []byte("{}")))
+	case p.version == rev2025_11_25:
+		return jsonrpc.With(c, "tasks", []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	}
 	return c
 }

@@ -33,6 +33,7 @@ func (u *modern) deliver(ctx context.Context, d *delivery, s sink) *reply {
 	h, err := u.headers(d)
 	expect := d.expectation(u.revision)
 	expect.OfferedTasks, expect.UnknownExtension = extensions(d.profile.capabilities)
+	expect.OfferedTasks = expect.OfferedTasks || d.tasks
 	if err != nil {
 		return refusedHere(expect, err)
 	}
@@ -51,8 +52,14 @@ func (u *modern) patch(d *delivery) metaPatch {
 		if d.level != "" {
 			p.set = append(p.set, member{metaLogLevel, quote(d.level)})
 		}
-	} else if d.profile.version != u.revision {
-		p.set = append(p.set, member{metaVersion, quote(u.revision)})
+	} else {
+		if d.profile.version != u.revision {
+			p.set = append(p.set, member{metaVersion, quote(u.revision)})
+		}
+		if offered, _ := extensions(d.profile.capabilities); d.tasks && !offered {
+			meta := d.msg.Field(jsonrpc.Meta)
+			p.set = append(p.set, member{metaCapabilities, withTasks(objectOr(jsonrpc.Get(meta, metaCapabilities), "{}"))})
+		}
 	}
 	return d.common(p)
 }
@@ -75,7 +82,17 @@ func askable(d *delivery) []byte {
 	if d.own {
 		return withoutQuestions(d.profile.capabilities)
 	}
-	return jsonrpc.Without(d.profile.capabilities, "tasks")
+	c := jsonrpc.Without(d.profile.capabilities, "tasks")
+	if d.tasks {
+		c = withTasks(c)
+	}
+	return c
+}
+
+// withTasks offers the tasks extension, which the bridge drives itself.
+func withTasks(capabilities []byte) []byte {
+	ext := objectOr(jsonrpc.Get(capabilities, "extensions"), "{}")
+	return jsonrpc.With(capabilities, "extensions", jsonrpc.With(ext, tasksExtension, []byte("{}")))
 }
 
 // withoutQuestions takes out of capabilities what would let a server ask.

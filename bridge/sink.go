@@ -45,7 +45,7 @@ func (x *exchange) passProgress(m *jsonrpc.Message) {
 	if x.job.handle != "" {
 		x.bridge.keeper.observe(x, jobs.Note{Progress: readProgress(m, value)})
 	}
-	if !x.closed && len(x.hostToken) > 0 {
+	if (!x.closed || x.tasked) && len(x.hostToken) > 0 {
 		x.host.out.Notify("", retoken(m, x.hostToken)...)
 	}
 }

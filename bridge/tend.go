@@ -75,18 +75,87 @@ func (k *keeper) claim(ctx context.Context, job jobs.Job) jobs.Job {
 	return claimed
 }
 
-// recover goes on with a job that was taken over: a legacy stream is resumed by
-// its session and event id. What cannot be resumed is unknown already.
+// recover goes on with a job that was taken over: an upstream task is polled
+// on, a legacy stream is resumed by its session and event id. What cannot be
+// gone on with is unknown already.
 func (k *keeper) recover(job jobs.Job) {
-	if job.State != jobs.Working {
+	if job.State != jobs.Working && job.State != jobs.InputRequired || k.bridge.link == nil {
 		return
 	}
-	r, ok, err := k.journal.Resumption(k.bridge.life, job)
-	if err != nil || !ok {
-		k.lostForGood(job, "its stream cannot be resumed")
+	if job.UpstreamTask != "" {
+		k.bridge.work.Go(func() { k.adopted(job, (*exchange).pollAgain) })
 		return
 	}
-	k.bridge.work.Go(func() { k.resume(job, r) })
+	if _, ok, err := k.journal.Resumption(k.bridge.life, job); err != nil || !ok {
+		if job.Round.IsZero() { // else a host holds the next round
+			k.lostForGood(job, "its stream cannot be resumed")
+		}
+		return
+	}
+	k.bridge.work.Go(func() { k.adopted(job, (*exchange).resumeAgain) })
+}
+
+// adopted works on the call of a process that is gone, and journals its end.
+func (k *keeper) adopted(job jobs.Job, work func(*exchange, jobs.Job) *reply) {
+	x := k.orphan(job)
+	defer x.cancel(nil)
+	defer x.clock.stop()
+	k.mu.Lock()
+	k.live[job.Handle] = x
+	k.mu.Unlock()
+	r := work(x, job)
+	defer r.done()
+	x.evidence.ended(r)
+	if r.verdict.Outcome == classify.StreamIncomplete {
+		k.mu.Lock()
+		delete(k.live, job.Handle)
+		k.mu.Unlock()
+		k.lostForGood(job, r.verdict.Why)
+		return
+	}
+	k.finish(x, r)
+}
+
+// orphan is an exchange for a job whose host and process are gone.
+func (k *keeper) orphan(job jobs.Job) *exchange {
+	b := k.bridge
+	x := &exchange{host: b.host, bridge: b, method: "tools/call", toolName: job.Tool, class: retryClass(job.Class),
+		profile: b.host.anyProfile(), began: job.CreatedAt, closed: true, abandoned: true, answered: make(chan struct{})}
+	x.ctx, x.cancel = context.WithCancelCause(b.life)
+	left := max(time.Second, time.Until(job.CreatedAt.Add(b.cfg.JobTimeout)))
+	x.clock = newClock(time.Now(), left, left, func() { x.cancel(limitReached("--job-timeout")) }, func() {})
+	x.job = journaled{handle: job.Handle, given: true, resumable: true}
+	return x
+}
+
+// pollAgain goes on polling the task that the server made of the call.
+func (x *exchange) pollAgain(job jobs.Job) *reply {
+	t := &upstreamTask{x: x, id: job.UpstreamTask, poll: defaultPoll, seen: map[string]bool{}}
+	up, failed := x.bridge.link.ready(x.ctx, x.profile)
+	if failed == nil {
+		t.up = up
+		return t.follow()
+	}
+	for failed != nil && pauseFor(x.ctx, defaultPoll) {
+		t.up, failed = x.bridge.link.ready(x.ctx, x.profile)
+	}
+	if failed != nil {
+		return t.over(x.ctx)
+	}
+	return t.follow()
+}
+
+// resumeAgain collects the answer to the call from its session.
+func (x *exchange) resumeAgain(job jobs.Job) *reply {
+	b := x.bridge
+	from, _, err := b.keeper.journal.Resumption(b.life, job)
+	if err != nil {
+		return notConnected(&ending{byBridge, err.Error(), classify.Cut})
+	}
+	u := newLegacy(b.life, b.link.endpoint, b.link.newID, b)
+	r := u.resumeElsewhere(x.ctx, from, orphanSink{})
+	r.judge()
+	return r
 }
 
 // lostForGood makes a job unknown that nobody can go on with.
@@ -96,28 +165,6 @@ func (k *keeper) lostForGood(job jobs.Job, why string) {
 	e := jobs.End{State: jobs.OutcomeUnknown, Evidence: jobs.BridgeLost, EndedBy: byBridge, Note: why}
 	if _, err := k.journal.Finish(ctx, job.Handle, e); err != nil {
 		k.bridge.cfg.Log.Debug("job not ended", "handle", job.Handle, "error", err)
-	}
-}
-
-// resume collects the answer to a dead process's call from its session.
-func (k *keeper) resume(job jobs.Job, resumption jobs.Resumption) {
-	limit := time.Until(job.CreatedAt.Add(k.bridge.cfg.JobTimeout))
-	ctx, cancel := context.WithTimeoutCause(k.bridge.life, max(limit, time.Second), limitReached("--job-timeout"))
-	defer cancel()
-	u := newLegacy(k.bridge.life, k.bridge.link.endpoint, k.bridge.link.newID, k.bridge)
-	r := u.resumeElsewhere(ctx, resumption, orphan{k.bridge.cfg.InputTimeout})
-	defer r.done()
-	r.judge()
-	if r.lastEvent == "" && r.verdict.Outcome == classify.StreamIncomplete {
-		k.lostForGood(job, "the server does not resume its stream")
-		return
-	}
-	x := &exchange{bridge: k.bridge, host: k.bridge.host, method: "tools/call", toolName: job.Tool, class: retryClass(job.Class), ctx: ctx}
-	x.evidence.ended(r)
-	finish, stop := context.WithTimeout(context.Background(), finishLimit)
-	defer stop()
-	if _, err := k.journal.Finish(finish, job.Handle, x.endOf(r)); err != nil {
-		k.bridge.cfg.Log.Warn("the end of a resumed call could not be journaled", "handle", job.Handle, "error", err)
 	}
 }
 
@@ -133,12 +180,12 @@ func retryClass(c jobs.Class) retry.Class {
 	return retry.Write
 }
 
-// An orphan is the sink of a resumed stream: nobody can be asked there.
-type orphan struct{ inputTimeout time.Duration }
+// An orphanSink takes what comes on a resumed stream: nobody can be asked there.
+type orphanSink struct{}
 
-func (orphan) notification(*jsonrpc.Message) {}
+func (orphanSink) notification(*jsonrpc.Message) {}
 
-func (orphan) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
+func (orphanSink) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
 	if respond == nil {
 		return
 	}

@@ -134,7 +134,7 @@ func boolHint(annotations []byte, name string) *bool {
 func ptr[T any](v T) *T { return &v }
 
 // listing is the tool as a host of the given era and version reads it.
-func (t *tool) listing(p pair) []byte {
+func (t *tool) listing(p pair, tasks bool) []byte {
 	raw := t.raw
 	if t.listed != t.name {
 		raw = jsonrpc.With(raw, "name", quote(t.listed))
@@ -145,9 +145,12 @@ func (t *tool) listing(p pair) []byte {
 			raw = jsonrpc.Without(raw, "outputSchema")
 		}
 	}
-	if p.host != p.upstream {
-		// Tasks of 2025-11-25 do not exist at 2026-07-28, and nobody carries
-		// them across: a tool that requires one must not look callable so.
+	switch {
+	case tasks && p.host == legacyEra && p.hostVersion == rev2025_11_25:
+		// The bridge makes a task of any call that asks for one, and needs none.
+		raw = jsonrpc.With(raw, "execution", []byte(`{"taskSupport":"optional"}`))
+	case tasks || p.host != p.upstream:
+		// 2025-11-25 tasks are driven by the bridge, and do not exist elsewhere.
 		raw = jsonrpc.Without(raw, "execution")
 	}
 	return raw

@@ -66,6 +66,8 @@ type delivery struct {
 	level   string    // log level wanted of a modern upstream; ""
 	token   bool      // ask for progress
 	own     bool      // a request of the bridge's own
+	tasks   bool      // a task may be the answer (2026-07-28 extension)
+	task    []byte    // params.task for a 2025-11-25 upstream, nil for none
 	trace   string    // traceparent to send when the message has none
 
 	session *session // the legacy session it went out on
@@ -85,15 +87,16 @@ type reply struct {
 	capture classify.Capture
 	verdict classify.Verdict // set by judge
 
-	hops        int // redirects followed, each a further delivery
-	contentType string
-	challenge   string // WWW-Authenticate
-	lastEvent   string // id of the last event; resumable if not empty
-	pause       time.Duration
-	tooLarge    bool
-	anyID       bool   // the id that was sent is not known: the one response is the reply
-	connecting  string // what failed before the request itself could leave
-	endedBy     string
+	hops          int // redirects followed, each a further delivery
+	contentType   string
+	challenge     string // WWW-Authenticate
+	lastEvent     string // id of the last event; resumable if not empty
+	pause         time.Duration
+	tooLarge      bool
+	taskCancelled bool   // an upstream task reported that it was cancelled
+	anyID         bool   // the id that was sent is not known: the one response is the reply
+	connecting    string // what failed before the request itself could leave
+	endedBy       string
 
 	finish func() // drains and closes; nil when nothing is left to do
 }

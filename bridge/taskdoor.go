@@ -1,0 +1,401 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// This file is the task doors to jobs: the extension io.modelcontextprotocol/tasks
+// for modern hosts (SEP-2663) and the tasks of 2025-11-25. A job's handle is the
+// task's id. A host that asked for neither in its request never sees a task.
+
+// A door says which task rules a request goes by.
+type door uint8
+
+const (
+	noDoor  door = iota
+	newDoor      // the extension, declared on this request
+	oldDoor      // 2025-11-25, params.task
+)
+
+const (
+	taskPoll    = time.Second // the pace that is suggested to hosts
+	maxTaskList = 50
+	metaRelated = metaPrefix + "related-task"
+)
+
+// door is the way in which the host of x can be given a task.
+func (x *exchange) door() door {
+	if x.bridge.keeper == nil || x.profile == nil {
+		return noDoor
+	}
+	if x.profile.era == modernEra {
+		if tasks, _ := extensions(x.profile.capabilities); tasks {
+			return newDoor
+		}
+		return noDoor
+	}
+	if x.profile.version == rev2025_11_25 && len(x.msg.Field(jsonrpc.Task)) > 0 && x.msg.Field(jsonrpc.Task)[0] == '{' {
+		return oldDoor
+	}
+	return noDoor
+}
+
+// taskCreated answers x with the task of a job.
+func (x *exchange) taskCreated(job *jobs.Job) [][]byte {
+	if x.door() == newDoor {
+		task := x.task(job, newDoor, nil)
+		return resultLine(x.id, concat(`{"resultType":"task",`, task[1:]))
+	}
+	return resultLine(x.id, concat(`{"task":`, x.task(job, oldDoor, nil), `}`))
+}
+
+// task is a job as the Task object of a door; payload members are added.
+func (x *exchange) task(job *jobs.Job, d door, payload []member) []byte {
+	status, message := x.taskStatus(job, d)
+	out := concat(`{"taskId":`, quote(string(job.Handle)), `,"status":`, quote(status))
+	if message != "" {
+		out = concat(out, `,"statusMessage":`, quote(message))
+	}
+	out = concat(out, `,"createdAt":`, quote(job.CreatedAt.UTC().Format(time.RFC3339Nano)),
+		`,"lastUpdatedAt":`, quote(job.UpdatedAt.UTC().Format(time.RFC3339Nano)))
+	ttl, poll := "ttlMs", "pollIntervalMs"
+	if d == oldDoor {
+		ttl, poll = "ttl", "pollInterval"
+	}
+	life := "null"
+	if job.State.Settled() {
+		life = strconv.FormatInt(job.ExpiresAt().Sub(job.CreatedAt).Milliseconds(), 10)
+	}
+	out = concat(out, `,"`, ttl, `":`, life, `,"`, poll, `":`, strconv.FormatInt(taskPoll.Milliseconds(), 10))
+	for _, m := range payload {
+		out = appendMember(out, m.name, m.value)
+	}
+	return append(out, '}')
+}
+
+// taskStatus is a job's state in the words of a door. An unknown outcome is an
+// end for a task: SEP-2663 keeps "failed" for JSON-RPC errors, 2025-11-25 has
+// it for every failure.
+func (x *exchange) taskStatus(job *jobs.Job, d door) (status, message string) {
+	text := x.jobNote(job).String()
+	if d == oldDoor && x.bridge.keeper.wasCancelled(job) {
+		return "cancelled", "Cancelled by request; whether the call took effect is not known."
+	}
+	switch job.State {
+	case jobs.Working:
+		return "working", text
+	case jobs.InputRequired:
+		return "input_required", text
+	case jobs.Cancelled:
+		return "cancelled", text
+	case jobs.OutcomeUnknown:
+		if d == oldDoor {
+			return "failed", text
+		}
+		return "completed", text
+	case jobs.Failed:
+		if job.Resolution == "" {
+			return "failed", text
+		}
+		// It was unknown, and so terminal for a task, before it was settled.
+		if d == newDoor {
+			return "completed", text
+		}
+		return "failed", text
+	}
+	if d == oldDoor && x.bridge.keeper.endedInError(x.ctx, job) {
+		return "failed", text
+	}
+	return "completed", text
+}
+
+// endedInError reports whether the result of a completed job is an error of
+// the tool.
+func (k *keeper) endedInError(ctx context.Context, job *jobs.Job) bool {
+	result, kind, err := k.journal.Result(ctx, job.Handle)
+	return err == nil && kind == jobs.ToolAnswer && string(jsonrpc.Get(result, "isError")) == "true"
+}
+
+// answerTasks answers tasks/* of a host from the journal. It reports whether x
+// is one that is answered here.
+func (x *exchange) answerTasks() bool {
+	k := x.bridge.keeper
+	if k == nil {
+		return false
+	}
+	d := oldDoor
+	if x.profile.era == modernEra {
+		d = newDoor
+		if x.method == "tasks/result" || x.method == "tasks/list" {
+			x.reject(codeMethodNotFound, x.method+" does not exist in protocol version "+x.profile.version, nil)
+			return true
+		}
+		if tasks, _ := extensions(x.profile.capabilities); !tasks {
+			x.reject(codeMissingCapability, "this request does not declare the tasks extension",
+				[]byte(`{"requiredCapabilities":{"extensions":{"`+tasksExtension+`":{}}}}`))
+			return true
+		}
+	} else if x.profile.version < rev2025_11_25 {
+		return false
+	}
+	k.tend()
+	if x.method == "tasks/list" {
+		k.listTasks(x)
+		return true
+	}
+	text, _ := jsonrpc.String(x.msg.Field(jsonrpc.TaskID))
+	h, err := jobs.ParseHandle(text)
+	if err != nil {
+		x.reject(codeInvalidParams, "no task has this id", nil)
+		return true
+	}
+	job, err := k.journal.Find(x.ctx, h)
+	if err != nil || job.Account != k.account {
+		x.reject(codeInvalidParams, "no task has this id", nil)
+		return true
+	}
+	k.serveTask(x, k.lookAfter(x.ctx, job), d)
+	return true
+}
+
+// serveTask answers a request about one task.
+func (k *keeper) serveTask(x *exchange, job jobs.Job, d door) {
+	switch x.method {
+	case "tasks/get":
+		x.answerText(x.taskReply(x.detailedTask(&job, d), d))
+		k.noteRead(&job, d)
+	case "tasks/update":
+		for _, answer := range x.answersOf() {
+			k.handAnswer(x.ctx, job, answer)
+		}
+		x.answerText(resultLine(x.id, []byte(`{"resultType":"complete"}`)))
+	case "tasks/cancel":
+		k.cancelTask(x, job, d)
+	case "tasks/result":
+		k.taskResult(x, job)
+	default:
+		x.reject(codeMethodNotFound, "method not found: "+x.method, nil)
+	}
+}
+
+func (x *exchange) taskReply(task []byte, d door) [][]byte {
+	if d == newDoor {
+		task = jsonrpc.With(task, "resultType", []byte(`"complete"`))
+	}
+	return resultLine(x.id, task)
+}
+
+// detailedTask is a task with what its status brings: at the new door the
+// result, the error or the open questions are part of it.
+func (x *exchange) detailedTask(job *jobs.Job, d door) []byte {
+	if d == oldDoor {
+		return x.task(job, d, nil)
+	}
+	k := x.bridge.keeper
+	status, _ := x.taskStatus(job, d)
+	switch status {
+	case "input_required":
+		questions := []byte{'{'}
+		for _, q := range job.Questions {
+			questions = appendMember(questions, q.ID, q.Request)
+		}
+		return x.task(job, d, []member{{"inputRequests", append(questions, '}')}})
+	case "completed":
+		result, kind, err := k.journal.Result(x.ctx, job.Handle)
+		if err != nil || kind != jobs.ToolAnswer {
+			text := x.jobNote(job).String()
+			result = concat(`{"content":[`, textBlock(text), `],"isError":`, strconv.FormatBool(job.State != jobs.Completed), `}`)
+		}
+		if len(jsonrpc.Get(result, "resultType")) == 0 {
+			result = jsonrpc.With(result, "resultType", []byte(`"complete"`))
+		}
+		return x.task(job, d, []member{{"result", result}})
+	case "failed":
+		return x.task(job, d, []member{{"error", k.taskError(x, job)}})
+	}
+	return x.task(job, d, nil)
+}
+
+// taskError is the JSON-RPC error of a failed job: upstream's, else one of ours.
+func (k *keeper) taskError(x *exchange, job *jobs.Job) []byte {
+	result, kind, err := k.journal.Result(x.ctx, job.Handle)
+	if err == nil && kind == jobs.ErrorValue {
+		return result
+	}
+	return concat(`{"code":`, strconv.Itoa(codeUnreachable), `,"message":`, quote(x.jobNote(job).String()), `}`)
+}
+
+// noteRead notes that an end was read through a door that shows it.
+func (k *keeper) noteRead(job *jobs.Job, d door) {
+	if d == newDoor && job.State.Settled() {
+		k.journal.Note(job.Handle, jobs.Note{Read: true})
+	}
+}
+
+// taskResult is tasks/result of 2025-11-25: it blocks until the task ends and
+// returns exactly what the call would have returned, with the task named.
+func (k *keeper) taskResult(x *exchange, job jobs.Job) {
+	for job.State == jobs.Working || job.State == jobs.InputRequired {
+		job = k.putQuestions(x, job)
+		latest, err := k.journal.Wait(x.ctx, job.Handle, job.Seen())
+		if err != nil {
+			return // cancelled, or the bridge leaves
+		}
+		job = k.lookAfter(x.ctx, latest)
+	}
+	related := member{metaRelated, concat(`{"taskId":`, quote(string(job.Handle)), `}`)}
+	result, kind, err := k.journal.Result(x.ctx, job.Handle)
+	switch {
+	case err == nil && kind == jobs.ToolAnswer:
+		x.job.meta = append(x.job.meta, related)
+		x.answerText(x.keptResult(&job, result, false))
+	case err == nil && kind == jobs.ErrorValue:
+		x.answerText([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), x.id, []byte(`,"error":`), result, []byte("}")})
+	default:
+		x.job.meta = append(x.job.meta, related)
+		x.answerText(x.handleAnswer(&job, false, ""))
+	}
+	k.journal.Note(job.Handle, jobs.Note{Read: true})
+}
+
+// cancelTask asks upstream to stop. At the new door that is an acknowledgment
+// and no more; at the old one the task is cancelled at once.
+func (k *keeper) cancelTask(x *exchange, job jobs.Job, d door) {
+	ended := job.State.Settled() || job.State == jobs.OutcomeUnknown
+	if d == oldDoor && (ended || k.wasCancelled(&job)) {
+		x.reject(codeInvalidParams, "the task has ended already", nil)
+		return
+	}
+	if !ended {
+		if own := k.exchangeOf(job.Handle); own != nil {
+			k.obey(own, jobs.Ask{Kind: jobs.AskCancel})
+		} else if _, err := k.journal.Ask(x.ctx, job.Handle, jobs.AskCancel, nil); err != nil && !errors.Is(err, jobs.ErrSettled) {
+			x.reject(codeJournal, "the process that holds this task could not be asked: "+err.Error(), nil)
+			return
+		}
+	}
+	if d == newDoor {
+		x.answerText(resultLine(x.id, []byte(`{"resultType":"complete"}`)))
+		return
+	}
+	k.mu.Lock()
+	if k.cancelled == nil {
+		k.cancelled = map[jobs.Handle]bool{}
+	}
+	k.cancelled[job.Handle] = true
+	k.mu.Unlock()
+	x.answerText(resultLine(x.id, x.task(&job, d, nil)))
+}
+
+// wasCancelled reports whether a task of the old door was cancelled, after
+// which its status does not change any more.
+func (k *keeper) wasCancelled(job *jobs.Job) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cancelled[job.Handle] || job.State == jobs.OutcomeUnknown && job.Evidence == jobs.CancelledByHost
+}
+
+// listTasks is tasks/list of 2025-11-25.
+func (k *keeper) listTasks(x *exchange) {
+	from, _ := jsonrpc.String(x.msg.Field(jsonrpc.Cursor))
+	skip := 0
+	if from != "" {
+		n, err := strconv.Atoi(from)
+		if err != nil || n < 0 {
+			x.reject(codeInvalidParams, "this cursor is not from this server", nil)
+			return
+		}
+		skip = n
+	}
+	found, err := k.journal.List(x.ctx, jobs.Filter{Server: k.account.Server, Principal: k.account.Principal, Limit: skip + maxTaskList + 1})
+	if err != nil {
+		x.reject(codeJournal, "the journal cannot be read: "+err.Error(), nil)
+		return
+	}
+	next := ""
+	if len(found) > skip+maxTaskList {
+		found, next = found[:skip+maxTaskList], strconv.Itoa(skip+maxTaskList)
+	}
+	list := []byte{'['}
+	for i := min(skip, len(found)); i < len(found); i++ {
+		if len(list) > 1 {
+			list = append(list, ',')
+		}
+		list = append(list, x.task(&found[i], oldDoor, nil)...)
+	}
+	result := concat(`{"tasks":`, append(list, ']'))
+	if next != "" {
+		result = concat(result, `,"nextCursor":`, quote(next))
+	}
+	x.answerText(resultLine(x.id, append(result, '}')))
+}
+
+// openTask answers a call of 2025-11-25 that asked for a task at once, and lets
+// the delivery begin.
+func (k *keeper) openTask(x *exchange) bool {
+	c := k.call(x)
+	c.HandleOut = true
+	b, err := k.journal.Begin(x.ctx, c)
+	switch {
+	case errors.Is(err, jobs.ErrKeyConflict):
+		x.reject(codeKeyConflict, fmt.Sprintf("the idempotency key was used before with other arguments, by %s", b.Job.Handle), nil)
+		return false
+	case err != nil:
+		x.reject(codeJournal, "the task could not be journaled and was not sent: "+err.Error(), nil)
+		return false
+	}
+	created := x.taskCreated(&b.Job)
+	if b.Hold != jobs.NotHeld {
+		if b.Claimed {
+			k.recover(b.Job)
+		}
+		x.answerText(created)
+		return false
+	}
+	k.take(x, b)
+	x.mu.Lock()
+	x.closeLocked()
+	x.abandoned, x.tasked = true, true
+	x.mu.Unlock()
+	x.job.given = true
+	x.host.free(x)
+	x.write(created)
+	x.bridge.record(x, nil, "exchange")
+	return true
+}
+
+// knownTasks are those of the handles that are tasks of this account.
+func (k *keeper) knownTasks(ctx context.Context, handles []jobs.Handle) []jobs.Handle {
+	if k == nil {
+		return nil
+	}
+	var known []jobs.Handle
+	for _, h := range handles {
+		if job, err := k.journal.Find(ctx, h); err == nil && job.Account == k.account {
+			known = append(known, h)
+		}
+	}
+	return known
+}
+
+// followFor tells a listen about each change of one task: SEP-2663, "Task Status
+// Notifications".
+func (k *keeper) followFor(one *listen, h jobs.Handle) {
+	x := one.x
+	job, err := k.journal.Find(x.ctx, h)
+	for err == nil {
+		task := x.detailedTask(&job, newDoor)
+		one.notify("notifications/tasks", task[1:len(task)-1])
+		if job.State.Settled() {
+			return
+		}
+		job, err = k.journal.Wait(x.ctx, h, job.Seen())
+	}
+}
