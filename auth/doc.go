@@ -15,7 +15,6 @@
 //	    d.Action == SignIn: for a call of the host, credentials.SignIn, then again
 //	any other status: credentials.Accepted(use)
 //
-// What it does not promise: that a token which another process signed out is
-// forgotten here before its end, and that two accounts of a server which gives no
-// ID token are told apart when one signs in over the other.
+// What it does not promise: that two accounts of a server which gives no ID token
+// are told apart when one signs in over the other without signing out.
 package auth

@@ -31,6 +31,7 @@ type oauth struct {
 	work sync.WaitGroup // sign-ins under way
 
 	mu        sync.Mutex // guards what follows; never held across I/O on a network
+	stamp     time.Time  // of the settings file when it was read
 	settings  *settings
 	record    *record
 	challenge Challenge
@@ -71,6 +72,10 @@ func (o *oauth) options() OAuth {
 // reload reads settings and record from the store, where another process may
 // have changed them. It returns nil if this server is not signed in as configured.
 func (o *oauth) reload() (*record, error) {
+	stamp := o.cfg.Store.stamp("servers", o.name)
+	o.mu.Lock()
+	o.stamp = stamp
+	o.mu.Unlock()
 	var s settings
 	found, err := o.cfg.Store.getPlain("servers", o.name, &s)
 	if err != nil {
@@ -112,12 +117,14 @@ func (o OAuth) fits(s *settings) bool {
 	return true
 }
 
-// current returns the record in memory if its token is good, else the stored one.
+// current returns the record in memory if its token is good and no process has
+// signed in or out since, else the stored one.
 func (o *oauth) current() (*record, error) {
+	stamp := o.cfg.Store.stamp("servers", o.name)
 	o.mu.Lock()
-	r := o.record
+	r, same := o.record, stamp.Equal(o.stamp)
 	o.mu.Unlock()
-	if r != nil && !o.presented(r).IsZero() && !r.due(time.Now()) {
+	if r != nil && same && !o.presented(r).IsZero() && !r.due(time.Now()) {
 		return r, nil
 	}
 	return o.reload()

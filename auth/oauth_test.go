@@ -670,6 +670,31 @@ func principal(t *testing.T, c *Credentials) string {
 	return id
 }
 
+// A sign-out or another sign-in in one process counts in all at once.
+func TestOtherProcessesCount(t *testing.T) {
+	b := newBench(t, authtest.Quirks{Subject: "u1"})
+	c, other := b.bridge(nil), b.bridge(nil)
+	b.mustCall(c, "")
+	b.Change(func(q *authtest.Quirks) { q.Subject = "u2" })
+	if err := other.SignIn(b.context(), SignInOptions{Again: true}); err != nil {
+		t.Fatal(err)
+	}
+	mine, _, err := c.token(b.context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, _, err := other.token(b.context())
+	if err != nil || mine.Reveal() != theirs.Reveal() || principal(t, c) != principal(t, other) {
+		t.Errorf("the token of one account goes with the id of another: %v", err)
+	}
+	if err := other.SignOut(b.context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if token, _, err := c.token(b.context()); err != nil || !token.IsZero() {
+		t.Errorf("a token after signing out: %v", err)
+	}
+}
+
 func TestPrincipalsAreApart(t *testing.T) {
 	b := newBench(t, authtest.Quirks{})
 	work := b.bridge(func(c *Config) { c.Principal = "work" })

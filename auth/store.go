@@ -310,6 +310,15 @@ func (s *Store) get(kind, name string) (content []byte, found bool, err error) {
 	return content, true, nil
 }
 
+// stamp is when an entry was written last; the zero time if there is none.
+func (s *Store) stamp(kind, name string) time.Time {
+	info, err := os.Lstat(s.path(kind, name))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
 func (s *Store) remove(kind, name string) error {
 	if err := os.Remove(s.path(kind, name)); err != nil && !missing(err) {
 		return fmt.Errorf("token store: %w", err)
