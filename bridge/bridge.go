@@ -182,7 +182,10 @@ func (b *Bridge) readHost(stdin io.Reader, lines *lineWatch) error {
 
 // untilHostIsGone waits for the end of the host and says how it left.
 func (b *Bridge) untilHostIsGone(ctx context.Context, eof <-chan error, out *stdio.Writer, lines *lineWatch) *ending {
-	parent := stdio.CurrentParent()
+	parentGone := b.cfg.ParentGone
+	if parentGone == nil {
+		parentGone = stdio.CurrentParent().Gone
+	}
 	tick := time.NewTicker(parentCheck)
 	defer tick.Stop()
 	for {
@@ -197,7 +200,7 @@ func (b *Bridge) untilHostIsGone(ctx context.Context, eof <-chan error, out *std
 		case <-ctx.Done():
 			return hostGone("a signal asked to leave")
 		case <-tick.C:
-			if parent.Gone() && lines.silent() > lineSilence {
+			if parentGone() && lines.silent() > lineSilence {
 				return hostGone("the host's process is gone")
 			}
 		}

@@ -84,7 +84,7 @@ type StatusConfig struct {
 // Config is everything that a Bridge is told. Defaults fills in what is zero.
 type Config struct {
 	URL    *url.URL // the upstream's endpoint, http or https
-	Server string   // its name in texts: that of config.toml, --server-id, else host and path
+	Server string   // its name in texts: that of config.toml, --server-id, else origin and path
 
 	// Broken, if set, is why this configuration cannot work, for a person to
 	// read, with its cure. The bridge then serves that explanation only.
@@ -137,6 +137,7 @@ type Config struct {
 	InputTimeout time.Duration
 	LetGo        func()          // lets go of the host's descriptors; nil where there is no worker
 	End          <-chan struct{} // closed to end a lingering bridge; nil: never
+	ParentGone   func() bool     // whether the host's process is gone; nil: this process's parent tells
 
 	StateDir string // "" keeps nothing on disk
 	Log      *slog.Logger
@@ -175,7 +176,7 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Server == "" && c.URL != nil {
-		c.Server = c.URL.Host + c.URL.Path
+		c.Server = c.URL.Scheme + "://" + c.URL.Host + c.URL.Path
 	}
 	return c
 }
