@@ -21,7 +21,11 @@ const pollAdvice = 45 * time.Second
 // jobNote is the text about a job in its present state.
 func (x *exchange) jobNote(j *jobs.Job) note {
 	subject := fmt.Sprintf("the call of %q on server %s", cut(j.Tool, 80), j.Server)
-	since := age(time.Since(j.CreatedAt))
+	began := j.CreatedAt
+	if x.job.handle == j.Handle && x.began.Before(began) {
+		began = x.began // a read is journaled late
+	}
+	since := age(time.Since(began))
 	again := fmt.Sprintf("do not call %q again for it: it may act twice", cut(j.Tool, 80))
 	switch j.State {
 	case jobs.Working:

@@ -48,7 +48,7 @@ func (u *modern) patch(d *delivery) metaPatch {
 		p.set = append(p.set,
 			member{metaVersion, quote(u.revision)},
 			member{metaClientInfo, d.profile.clientInfo},
-			member{metaCapabilities, askable(d)})
+			member{metaCapabilities, mayAsk(d)})
 		if d.level != "" {
 			p.set = append(p.set, member{metaLogLevel, quote(d.level)})
 		}
@@ -75,10 +75,10 @@ func (d *delivery) common(p metaPatch) metaPatch {
 	return p
 }
 
-// askable is what a modern server may ask of a legacy host: what the host
+// mayAsk is what a modern server may ask of a legacy host: what the host
 // declared and no more, and nothing in requests of the bridge's own, behind
 // which nobody could be asked.
-func askable(d *delivery) []byte {
+func mayAsk(d *delivery) []byte {
 	if d.own {
 		return withoutQuestions(d.profile.capabilities)
 	}

@@ -147,7 +147,7 @@ func (e *evidence) countLocked() int {
 // message "settled" when a delivery ends after that.
 func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 	log := b.cfg.Log
-	if v != nil && message == "exchange" && isFailure(v.Outcome) {
+	if v != nil && message == "exchange" && isFailure(v.Outcome) && !x.job.given {
 		b.counters.Failed(x.counterName())
 	}
 	if !log.Enabled(context.Background(), slog.LevelInfo) {

@@ -26,7 +26,11 @@ const maxNote = 900
 
 func (n note) String() string {
 	var b strings.Builder
-	b.WriteString(n.head + ": " + n.what + ".")
+	if strings.HasSuffix(n.head, ")") {
+		b.WriteString(n.head + ". " + strings.ToUpper(n.what[:1]) + n.what[1:] + ".")
+	} else {
+		b.WriteString(n.head + ": " + n.what + ".")
+	}
 	for _, part := range []struct{ label, text string }{
 		{"Known", n.known}, {"Not known", n.unknown}, {"Next", n.next}, {"Do not", strings.TrimPrefix(n.not, "do not ")},
 	} {
