@@ -149,6 +149,22 @@ func TestReadHeaderFileRefuses(t *testing.T) {
 	}
 }
 
+func TestReadSecretFile(t *testing.T) {
+	t.Parallel()
+	if s, err := ReadSecretFile(write(t, " pssst \r\n", 0o600)); err != nil || s.Reveal() != "pssst" {
+		t.Errorf("%q %v", s.Reveal(), err)
+	}
+	if _, err := ReadSecretFile(write(t, "\n", 0o600)); err == nil {
+		t.Error("an empty file was accepted")
+	}
+	if runtime.GOOS == "windows" {
+		return // modes say nothing there
+	}
+	if _, err := ReadSecretFile(write(t, "hush", 0o644)); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("readable by others: %v", err)
+	}
+}
+
 func write(t *testing.T, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "headers")

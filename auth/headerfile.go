@@ -55,6 +55,21 @@ func literalHeader(line string) (Header, error) {
 	return newHeader(name, value)
 }
 
+// ReadSecretFile reads a secret, such as a client secret, from a file that holds
+// nothing else; blanks and line breaks around it are dropped. On Unix a file that
+// group or others can read is refused.
+func ReadSecretFile(path string) (Secret, error) {
+	text, err := readPrivate(path, maxHeaderFile)
+	if err != nil {
+		return Secret{}, fmt.Errorf("secret file: %w", err)
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return Secret{}, fmt.Errorf("secret file: %q is empty", path)
+	}
+	return NewSecret(text), nil
+}
+
 // readPrivate reads a file of at most limit bytes that belongs to the user alone.
 func readPrivate(path string, limit int64) (string, error) {
 	// Opening a pipe that nobody writes to would block for ever.
