@@ -1,7 +1,3 @@
-//go:build provider
-
-// The provider needs modules that go.mod lists only when this file is built.
-
 package auth
 
 import (

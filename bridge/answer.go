@@ -178,7 +178,7 @@ const lineSlack = 64 << 10
 // through.
 func (x *exchange) tooLarge(v *classify.Verdict, size int64) [][]byte {
 	if x.job.given {
-		if job, err := x.bridge.keeper.journal.Find(x.ctx, x.job.handle); err == nil {
+		if job, err := x.bridge.keeper.journal.Find(x.ctx, x.handle()); err == nil {
 			return x.largeAnswer(&job, job.Result.Size, false)
 		}
 	}

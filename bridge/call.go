@@ -18,14 +18,16 @@ func (x *exchange) prepareCall() {
 	if x.method != "tools/call" {
 		return
 	}
-	x.toolName, _ = jsonrpc.String(x.msg.Field(jsonrpc.Name))
-	x.tool = x.bridge.offers.tool(x.profile, x.toolName)
-	if x.tool == nil {
-		x.class = x.bridge.offers.box.class(x.toolName, retry.Hints{})
-		return
+	name, _ := jsonrpc.String(x.msg.Field(jsonrpc.Name))
+	t := x.bridge.offers.tool(x.profile, name)
+	class := x.bridge.offers.box.class(name, retry.Hints{})
+	if t != nil {
+		class = t.class
 	}
-	x.class = x.tool.class
-	if x.tool.name != x.toolName {
+	x.mu.Lock()
+	x.toolName, x.tool, x.class = name, t, class
+	x.mu.Unlock()
+	if t != nil && x.tool.name != x.toolName {
 		x.rename(x.tool.name)
 	}
 }

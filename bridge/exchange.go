@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
@@ -31,8 +32,10 @@ type exchange struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	settling   sync.Mutex // whoever ends or answers x holds it: its goroutine, or the deadline
 	mu         sync.Mutex
 	closed     bool          // nothing more is sent for this id
+	concluded  bool          // its last delivery has ended
 	answered   chan struct{} // closed with closed
 	parked     parked
 	heir       *exchange // whose call this request is the next round of
@@ -283,7 +286,9 @@ func (x *exchange) comply(up upstream, d *delivery, action retry.Action, s *retr
 	case retry.RefreshSchema:
 		s.SchemaRefreshed = true
 		x.bridge.offers.fetch(x.ctx, up, x.profile)
+		x.settling.Lock()
 		x.tool = x.bridge.offers.tool(x.profile, x.toolName)
+		x.settling.Unlock()
 	case retry.PickVersion:
 		s.VersionPicked = true
 		x.bridge.link.forget(up)
@@ -304,15 +309,31 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// handle names the job of x, "" while it has none.
+func (x *exchange) handle() jobs.Handle {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.job.handle
+}
+
+func (x *exchange) setHandle(h jobs.Handle) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.job.handle = h
+}
+
 // conclude answers the host, or writes the second record if it was answered
 // before the delivery ended.
 func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	defer r.done()
+	x.settling.Lock()
+	defer x.settling.Unlock()
 	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut {
 		up.cancel(d, r.capture.Detail)
 	}
 	x.mu.Lock()
 	told := x.closed
+	x.concluded = true
 	x.mu.Unlock()
 	x.evidence.ended(r)
 	k := x.bridge.keeper
@@ -325,7 +346,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 		return
 	}
 	if x.tell(x.answerTo(r), &r.verdict) && !x.job.given {
-		k.written(x.job.handle)
+		k.written(x.handle())
 	}
 }
 
@@ -419,7 +440,7 @@ func (x *exchange) cancelledByHost(reason string) {
 // detach ends x for a host that is gone; a job's delivery goes on.
 func (x *exchange) detach() {
 	k := x.bridge.keeper
-	if x.job.handle == "" || k.exchangeOf(x.job.handle) != x {
+	if h := x.handle(); h == "" || k.exchangeOf(h) != x {
 		x.cancel(hostGone("the host is gone"))
 		return
 	}
@@ -432,11 +453,14 @@ func (x *exchange) detach() {
 
 // goesOn reports whether a cancelled call keeps its delivery.
 func (x *exchange) goesOn() bool {
-	choice := x.bridge.toolConfig(x.toolName).OnCancel
+	x.mu.Lock()
+	tool, class := x.toolName, x.class
+	x.mu.Unlock()
+	choice := x.bridge.toolConfig(tool).OnCancel
 	if choice == "" {
 		choice = x.bridge.cfg.OnCancel
 	}
-	return x.method == "tools/call" && (x.class == retry.Write || x.class == retry.Idempotent) && choice == CancelAuto
+	return x.method == "tools/call" && effective(class) && choice == CancelAuto
 }
 
 func (x *exchange) isAbandoned() bool {
@@ -449,11 +473,16 @@ func (x *exchange) isAbandoned() bool {
 // still open is no failure and is not repeated: a call becomes a job, and its
 // handle is the answer; any other method is given up.
 func (x *exchange) answerDeadline() {
+	x.settling.Lock()
+	defer x.settling.Unlock()
 	x.mu.Lock()
 	open := x.method == "tools/call" && x.upstreamID != 0
-	if !open || x.closed {
+	if x.closed || !open {
+		waits := !x.closed
 		x.mu.Unlock()
-		x.cancel(limitReached("--answer-within"))
+		if waits {
+			x.cancel(limitReached("--answer-within"))
+		}
 		return
 	}
 	x.closeLocked()

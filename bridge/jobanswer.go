@@ -292,10 +292,10 @@ func (x *exchange) notJournaled(err error) [][]byte {
 // jobOf is the job of x as the journal has it, if its outcome is unknown: what
 // the host is told then has the handle with it.
 func (k *keeper) jobOf(x *exchange) (jobs.Job, bool) {
-	if k == nil || x.job.handle == "" || k.bridge.cfg.JobTools == JobToolsNone {
+	if k == nil || x.handle() == "" || k.bridge.cfg.JobTools == JobToolsNone {
 		return jobs.Job{}, false
 	}
-	job, err := k.journal.Find(x.ctx, x.job.handle)
+	job, err := k.journal.Find(x.ctx, x.handle())
 	if err != nil || job.State != jobs.OutcomeUnknown {
 		return jobs.Job{}, false
 	}
@@ -323,6 +323,7 @@ func (k *keeper) waitUntil(x *exchange, job jobs.Job, limit time.Duration) jobs.
 
 // recordHeld writes the record of a call that was answered from a job.
 func (x *exchange) recordHeld(job *jobs.Job, deduplicated bool) {
-	x.job.handle, x.job.deduplicated = job.Handle, deduplicated
+	x.setHandle(job.Handle)
+	x.job.deduplicated = deduplicated
 	x.bridge.record(x, nil, "exchange")
 }

@@ -191,7 +191,7 @@ func (x *exchange) hostKey() string {
 
 // take makes x the exchange of a job that was just begun.
 func (k *keeper) take(x *exchange, b jobs.Begun) {
-	x.job.handle = b.Job.Handle
+	x.setHandle(b.Job.Handle)
 	if len(b.Others) > 0 {
 		x.job.meta = append(x.job.meta, member{metaOpenJobs, handleList(b.Others)})
 	}
@@ -237,7 +237,7 @@ func (x *exchange) putKey(pointer, key string) {
 // the host wait for longer than finishLimit: with a result in hand the true
 // answer beats the durable one.
 func (k *keeper) finish(x *exchange, r *reply) {
-	if k == nil || x.job.handle == "" || x.job.ended {
+	if k == nil || x.handle() == "" || x.job.ended {
 		return
 	}
 	x.job.ended = true
@@ -247,20 +247,20 @@ func (k *keeper) finish(x *exchange, r *reply) {
 		k.awaitRound(ctx, x, r)
 		return
 	}
-	_, err := k.journal.Finish(ctx, x.job.handle, x.endOf(r))
+	_, err := k.journal.Finish(ctx, x.handle(), x.endOf(r))
 	k.mu.Lock()
-	delete(k.live, x.job.handle)
+	delete(k.live, x.handle())
 	k.mu.Unlock()
 	if err != nil && !errors.Is(err, jobs.ErrSettled) {
 		x.job.meta = append(x.job.meta, member{metaJournaled, []byte("false")})
-		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.job.handle, "error", err)
+		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.handle(), "error", err)
 	}
 }
 
 // awaitRound journals that the host was asked and will send the next round,
 // perhaps by another process. Nothing runs upstream meanwhile.
 func (k *keeper) awaitRound(ctx context.Context, x *exchange, r *reply) {
-	h := x.job.handle
+	h := x.handle()
 	k.mu.Lock()
 	delete(k.live, h)
 	k.mu.Unlock()
@@ -374,10 +374,10 @@ func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
-	if x.job.handle != "" {
-		job, err := k.journal.GiveHandle(ctx, x.job.handle)
+	if x.handle() != "" {
+		job, err := k.journal.GiveHandle(ctx, x.handle())
 		if err != nil {
-			k.bridge.cfg.Log.Warn("a handle could not be journaled and is not given out", "handle", x.job.handle, "error", err)
+			k.bridge.cfg.Log.Warn("a handle could not be journaled and is not given out", "handle", x.handle(), "error", err)
 			return jobs.Job{}, false
 		}
 		return job, true
@@ -410,7 +410,7 @@ func (k *keeper) repeatOfRead(x *exchange) bool {
 	if same == nil {
 		return true
 	}
-	job, err := k.journal.Find(x.ctx, same.job.handle)
+	job, err := k.journal.Find(x.ctx, same.handle())
 	if err != nil || job.State != jobs.Working {
 		return true
 	}
@@ -421,8 +421,8 @@ func (k *keeper) repeatOfRead(x *exchange) bool {
 
 // nobodyWaits notes that the host of x has stopped waiting.
 func (k *keeper) nobodyWaits(x *exchange, why string) {
-	if k != nil && x.job.handle != "" {
-		k.journal.Note(x.job.handle, jobs.Note{NobodyWait: why})
+	if k != nil && x.handle() != "" {
+		k.journal.Note(x.handle(), jobs.Note{NobodyWait: why})
 	}
 }
 
@@ -460,8 +460,8 @@ func (k *keeper) hostLives() {
 
 // observe keeps what is seen of an open job, to be written with something else.
 func (k *keeper) observe(x *exchange, n jobs.Note) {
-	if k != nil && x.job.handle != "" {
-		k.journal.Note(x.job.handle, n)
+	if k != nil && x.handle() != "" {
+		k.journal.Note(x.handle(), n)
 	}
 }
 
@@ -469,17 +469,17 @@ func (k *keeper) observe(x *exchange, n jobs.Note) {
 // later ones with something else.
 func (x *exchange) resumableFrom(r jobs.Resumption) {
 	k := x.bridge.keeper
-	if k == nil || x.job.handle == "" {
+	if k == nil || x.handle() == "" {
 		return
 	}
 	if x.job.resumable {
-		k.journal.Note(x.job.handle, jobs.Note{EventID: r.EventID})
+		k.journal.Note(x.handle(), jobs.Note{EventID: r.EventID})
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
-	if _, err := k.journal.SetResumption(ctx, x.job.handle, r); err != nil {
-		k.bridge.cfg.Log.Debug("resumption not journaled", "handle", x.job.handle, "error", err)
+	if _, err := k.journal.SetResumption(ctx, x.handle(), r); err != nil {
+		k.bridge.cfg.Log.Debug("resumption not journaled", "handle", x.handle(), "error", err)
 		return
 	}
 	x.job.resumable = true

@@ -141,7 +141,7 @@ func (b *Bridge) listing(p *profile, c *catalogue, from int) (list []byte, next 
 	list = []byte{'['}
 	own := b.ownTools()
 	if c == nil {
-		if len(own) == 0 {
+		if len(own) == 0 || b.cfg.Broken != nil {
 			own = [][]byte{b.statusTool()}
 		}
 		return append(append(list, bytes.Join(own, []byte(","))...), ']'), 0

@@ -66,9 +66,9 @@ func (x *exchange) putToModern(m *jsonrpc.Message, respond func(result, rpcError
 	x.parked.open = append(x.parked.open, openQuestion{id, request})
 	x.mu.Unlock()
 	x.keepQuestion(id, request)
+	x.clock.stand()
 	x.answerInputRequired()
 	x.host.work.Go(func() {
-		x.clock.stand()
 		defer x.clock.resume()
 		timer := time.NewTimer(x.bridge.cfg.InputTimeout)
 		defer timer.Stop()
@@ -107,13 +107,13 @@ func (x *exchange) olderAnswer(method string, result []byte) []byte {
 // elsewhere too.
 func (x *exchange) keepQuestion(id string, request []byte) {
 	k := x.bridge.keeper
-	if k == nil || x.job.handle == "" {
+	if k == nil || x.handle() == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
-	if _, err := k.journal.AskHost(ctx, x.job.handle, jobs.Question{ID: id, Request: request}); err != nil {
-		x.bridge.cfg.Log.Warn("a question could not be journaled", "handle", x.job.handle, "error", err)
+	if _, err := k.journal.AskHost(ctx, x.handle(), jobs.Question{ID: id, Request: request}); err != nil {
+		x.bridge.cfg.Log.Warn("a question could not be journaled", "handle", x.handle(), "error", err)
 	}
 }
 
@@ -122,10 +122,10 @@ func (x *exchange) settleQuestion(id string) {
 	x.mu.Lock()
 	x.parked.open = slices.DeleteFunc(x.parked.open, func(q openQuestion) bool { return q.id == id })
 	x.mu.Unlock()
-	if k := x.bridge.keeper; k != nil && x.job.handle != "" {
+	if k := x.bridge.keeper; k != nil && x.handle() != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 		defer cancel()
-		k.journal.Answered(ctx, x.job.handle, id)
+		k.journal.Answered(ctx, x.handle(), id)
 	}
 }
 
@@ -283,6 +283,10 @@ func (x *exchange) joinRound(state roundState) {
 	}
 	first.mu.Lock()
 	switch {
+	case first.concluded:
+		first.mu.Unlock()
+		x.joinElsewhere(state)
+		return
 	case first.parked.round != state.Round:
 		first.mu.Unlock()
 		x.refuseRound("it was used before")

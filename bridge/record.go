@@ -168,7 +168,7 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 		slog.String("method", x.method),
 		slog.String("tool", x.toolName),
 		slog.String("id", string(x.id)),
-		slog.String("handle", string(x.job.handle)),
+		slog.String("handle", string(x.handle())),
 		slog.Int("deliveries", e.countLocked()),
 		slog.Any("httpStatuses", e.statuses),
 		slog.String("contentType", e.contentType),

@@ -188,7 +188,7 @@ func (x *exchange) completeElicitation() {
 // askLater keeps a question in the job until a host comes for it, or the time
 // for input is over: then it is answered with cancel.
 func (k *keeper) askLater(ctx context.Context, x *exchange, method string, params []byte) (result, rpcError []byte, err error) {
-	if k == nil || x.job.handle == "" {
+	if k == nil || x.handle() == "" {
 		return []byte(`{"action":"cancel"}`), nil, nil
 	}
 	id := fmt.Sprintf("q%d", x.bridge.host.nextQ.Add(1))
@@ -198,13 +198,13 @@ func (k *keeper) askLater(ctx context.Context, x *exchange, method string, param
 	if len(params) > 0 {
 		request = concat(request, `,"params":`, params)
 	}
-	if _, err := k.journal.AskHost(ctx, x.job.handle, jobs.Question{ID: id, Request: append(request, '}')}); err != nil {
+	if _, err := k.journal.AskHost(ctx, x.handle(), jobs.Question{ID: id, Request: append(request, '}')}); err != nil {
 		return nil, nil, fmt.Errorf("a question could not be kept: %w", err)
 	}
 	defer func() {
 		finish, cancel := context.WithTimeout(context.Background(), finishLimit)
 		defer cancel()
-		k.journal.Answered(finish, x.job.handle, id)
+		k.journal.Answered(finish, x.handle(), id)
 	}()
 	select {
 	case answer := <-answers:

@@ -43,7 +43,7 @@ func (x *exchange) passProgress(m *jsonrpc.Message) {
 	}
 	x.progress = progressMark{value, true}
 	if x.job.handle != "" {
-		x.bridge.keeper.observe(x, jobs.Note{Progress: readProgress(m, value)})
+		x.bridge.keeper.journal.Note(x.job.handle, jobs.Note{Progress: readProgress(m, value)})
 	}
 	if (!x.closed || x.tasked) && len(x.hostToken) > 0 {
 		x.host.out.Notify("", retoken(m, x.hostToken)...)

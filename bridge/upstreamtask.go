@@ -46,10 +46,10 @@ func (x *exchange) adopt(up upstream, r *reply) *reply {
 	t := &upstreamTask{up: up, x: x, id: id, seen: map[string]bool{}}
 	t.pace(task)
 	k := x.bridge.keeper
-	if x.job.handle != "" {
+	if x.handle() != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
-		if _, err := k.journal.SetTask(ctx, x.job.handle, id); err != nil {
-			x.bridge.cfg.Log.Warn("the server's task id could not be journaled", "handle", x.job.handle, "error", err)
+		if _, err := k.journal.SetTask(ctx, x.handle(), id); err != nil {
+			x.bridge.cfg.Log.Warn("the server's task id could not be journaled", "handle", x.handle(), "error", err)
 		}
 		cancel()
 	}
@@ -165,7 +165,7 @@ func (t *upstreamTask) look(task []byte) *reply {
 		}
 		t.answer(jsonrpc.Get(task, "inputRequests"))
 	}
-	if message, ok := jsonrpc.String(jsonrpc.Get(task, "statusMessage")); ok && t.x.job.handle != "" {
+	if message, ok := jsonrpc.String(jsonrpc.Get(task, "statusMessage")); ok && t.x.handle() != "" {
 		t.x.bridge.keeper.observe(t.x, jobs.Note{Event: "task: " + message})
 	}
 	return nil
