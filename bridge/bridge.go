@@ -70,8 +70,8 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.URL == nil {
 		return nil, errors.New("no URL to bridge to")
 	}
-	if cfg.Transport == TransportSSE {
-		return nil, errors.New("--transport sse: servers that speak only HTTP+SSE (2024-11-05) are not supported yet; use --transport http")
+	if cfg.Transport == TransportSSE && cfg.Protocol == EraModern {
+		return nil, errors.New("--transport sse goes with revisions up to 2025-11-25 only: leave out --protocol modern")
 	}
 	e, err := newEndpoint(&b.cfg)
 	if err != nil {

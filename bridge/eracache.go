@@ -12,6 +12,7 @@ import (
 const (
 	legacyEraName = "legacy"
 	modernEraName = "modern"
+	sseEraName    = "sse" // legacy, over HTTP+SSE
 )
 
 // An eraCache remembers the era of one server URL, path included, across

@@ -337,12 +337,16 @@ type sessionSink struct {
 func (s *sessionSink) request(m *jsonrpc.Message, _ func(_, _ []byte)) {
 	id := slices.Clone(m.Bytes(m.ID))
 	s.sink.request(m, func(result, rpcError []byte) {
-		body := concat(`{"jsonrpc":"2.0","id":`, id, `,"result":`, result, `}`)
-		if rpcError != nil {
-			body = concat(`{"jsonrpc":"2.0","id":`, id, `,"error":`, rpcError, `}`)
-		}
-		s.upstream.postLater(s.session, body)
+		s.upstream.postLater(s.session, responseBody(id, result, rpcError))
 	})
+}
+
+// responseBody is the answer to a request of the server.
+func responseBody(id, result, rpcError []byte) []byte {
+	if rpcError != nil {
+		return concat(`{"jsonrpc":"2.0","id":`, id, `,"error":`, rpcError, `}`)
+	}
+	return concat(`{"jsonrpc":"2.0","id":`, id, `,"result":`, result, `}`)
 }
 
 // heardID lets the exchange keep from where its answer can be resumed, also by

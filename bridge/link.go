@@ -75,7 +75,11 @@ func (l *link) ready(ctx context.Context, p *profile) (upstream, *reply) {
 			return nil, notConnected(endingOf(ctx))
 		}
 	}
-	return up, up.prepare(ctx, p)
+	failed := up.prepare(ctx, p)
+	if failed != nil {
+		l.doubt(up, failed)
+	}
+	return up, failed
 }
 
 // known returns the upstream if it is known already.
@@ -145,22 +149,34 @@ func (l *link) discovered() handshake {
 
 // detect finds the era of the upstream: a modern probe first, then initialize
 // (2026-07-28, versioning, "Backward Compatibility"). A remembered era saves the
-// probe that would fail.
+// requests that would fail.
 func (l *link) detect(p *profile) (upstream, *reply) {
-	legacy := newLegacy(l.life, l.endpoint, l.newID, l.feed)
+	remembered := l.eras.get()
 	switch {
-	case l.cfg.Protocol == EraLegacy:
-		return legacy, nil
+	case l.cfg.Transport == TransportSSE:
+		return newHTTPSSE(l.life, l.endpoint, l.newID, l.feed), nil
 	case l.cfg.Protocol == EraModern:
 		up, r, _ := l.discover(p)
 		return up, r
-	case l.eras.get() == legacyEraName:
-		if r := legacy.prepare(l.life, p); r == nil || !saysModern(r) {
-			return orFailure(legacy, r)
+	case remembered == sseEraName && l.cfg.Transport == TransportAuto:
+		if up, r, elsewhere := l.overSSE(p); !elsewhere {
+			return up, r
 		}
-		legacy.close(l.life)
-		legacy = newLegacy(l.life, l.endpoint, l.newID, l.feed)
+	case l.cfg.Protocol == EraLegacy && l.cfg.Transport == TransportHTTP:
+		return newLegacy(l.life, l.endpoint, l.newID, l.feed), nil
+	case remembered == legacyEraName:
+		if up, r := l.initialize(p); r == nil || !saysModern(r) {
+			return up, r
+		}
 	}
+	if l.cfg.Protocol == EraLegacy {
+		return l.initialize(p)
+	}
+	return l.probe(p)
+}
+
+// probe finds the era of an upstream of which nothing is known.
+func (l *link) probe(p *profile) (upstream, *reply) {
 	up, failed, verdict := l.discover(p)
 	if up != nil {
 		l.eras.set(modernEraName)
@@ -169,27 +185,74 @@ func (l *link) detect(p *profile) (upstream, *reply) {
 	if verdict == noConnection || verdict == saidModern {
 		return nil, failed
 	}
-	r := legacy.prepare(l.life, p)
+	up, r := l.initialize(p)
 	if r != nil {
-		legacy.close(l.life)
 		if verdict == saidLegacy && r.verdict.Status == 0 {
 			return nil, r
 		}
 		return nil, worse(failed, r)
 	}
-	if verdict == saidLegacy {
+	if _, streamable := up.(*legacy); streamable && verdict == saidLegacy {
 		l.eras.set(legacyEraName)
 	}
-	return legacy, nil
+	return up, nil
 }
 
-// orFailure is the result of a connection in a dialect that is sure.
-func orFailure(u *legacy, r *reply) (upstream, *reply) {
-	if r != nil {
-		u.close(u.life)
-		return nil, r
+// initialize connects to a server with a handshake: by Streamable HTTP, and
+// where that is refused in a way in which servers of HTTP+SSE do, by a stream.
+// If neither works, the first failure is the real one.
+func (l *link) initialize(p *profile) (upstream, *reply) {
+	u := newLegacy(l.life, l.endpoint, l.newID, l.feed)
+	r := u.prepare(l.life, p)
+	if r == nil {
+		return u, nil
 	}
-	return u, nil
+	u.close(l.life)
+	if l.cfg.Transport == TransportAuto && slices.Contains([]int{400, 404, 405}, r.verdict.Status) && !saysModern(r) {
+		up, failed, elsewhere := l.overSSE(p)
+		if up != nil || !elsewhere && failed.spoken {
+			return up, failed
+		}
+	}
+	return nil, r
+}
+
+// overSSE connects by a stream: 2026-07-28, Streamable HTTP, "HTTP+SSE
+// Transport". Elsewhere means that the server does not speak this transport, as
+// far as its answer shows.
+func (l *link) overSSE(p *profile) (up upstream, failed *reply, elsewhere bool) {
+	u := newHTTPSSE(l.life, l.endpoint, l.newID, l.feed)
+	if r := u.prepare(l.life, p); r != nil {
+		u.close(l.life)
+		return nil, r, notSSE(r)
+	}
+	l.eras.set(sseEraName)
+	return u, nil, false
+}
+
+// notSSE reports whether a stream that did not come to stand shows that the
+// server does not speak HTTP+SSE.
+func notSSE(r *reply) bool {
+	c := &r.capture
+	switch {
+	case r.spoken:
+		return false
+	case c.Status/100 == 2:
+		return !r.isStream() || c.Ended == classify.Timeout // silent, where an endpoint event belongs
+	}
+	return slices.Contains([]int{400, 404, 405, 406, 410, 415}, c.Status)
+}
+
+// doubt weighs a session that could not be opened against the belief that the
+// server speaks HTTP+SSE.
+func (l *link) doubt(up upstream, failed *reply) {
+	if u, ok := up.(*httpSSE); ok && notSSE(failed) && l.cfg.Transport == TransportAuto {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.up == up {
+			l.contradicted(u)
+		}
+	}
 }
 
 // worse chooses which of two failures to report: that of initialize, unless
@@ -319,6 +382,11 @@ func (l *link) heard(u upstream, v *classify.Verdict) {
 		l.against = 0
 		return
 	}
+	l.contradicted(u)
+}
+
+// contradicted counts an answer against the era we believe in; l.mu is held.
+func (l *link) contradicted(u upstream) {
 	if l.against++; l.against >= contradictions && time.Since(l.probed) >= reprobeAfter {
 		l.eras.forget()
 		l.up, l.against = nil, 0

@@ -70,7 +70,8 @@ type delivery struct {
 	task    []byte    // params.task for a 2025-11-25 upstream, nil for none
 	trace   string    // traceparent to send when the message has none
 
-	session *session // the legacy session it went out on
+	session *session    // the legacy session it went out on
+	stream  *sseSession // the same on HTTP+SSE
 }
 
 // A sink receives what comes before the reply.
@@ -96,6 +97,7 @@ type reply struct {
 	taskCancelled bool   // an upstream task reported that it was cancelled
 	anyID         bool   // the id that was sent is not known: the one response is the reply
 	connecting    string // what failed before the request itself could leave
+	spoken        bool   // of a failed session: the server was heard to speak HTTP+SSE
 	endedBy       string
 
 	finish func() // drains and closes; nil when nothing is left to do

@@ -1,0 +1,255 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/wire"
+	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/sse"
+)
+
+const (
+	// endpointTimeout bounds the time until a stream has named the address for
+	// messages. A server of another transport may leave its stream silent.
+	endpointTimeout = 10 * time.Second
+	// steadyFor is how long a stream must have lived for the pauses between
+	// streams to begin anew.
+	steadyFor = 10 * time.Second
+
+	openingStream = "open the event stream"
+)
+
+// keep holds the stream of s open, and those that come after it, with growing
+// pauses. A first one that does not come to stand is not tried again before
+// somebody needs it.
+func (u *httpSSE) keep(s *sseSession) {
+	pause := firstPause
+	for {
+		began := time.Now()
+		u.hold(s)
+		if !s.again && !s.stood() {
+			return
+		}
+		if s.stood() && time.Since(began) > steadyFor {
+			pause = firstPause
+		}
+		next := u.successor(s)
+		if next == nil {
+			return
+		}
+		if !next.pause(pause) {
+			next.fail(notConnected(hostGone("the bridge is leaving")))
+			return
+		}
+		s, pause = next, min(2*pause, maxPause)
+	}
+}
+
+// successor is the session after s, unless there is one already.
+func (u *httpSSE) successor(s *sseSession) *sseSession {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed || u.sessions[s.profile.key] != s {
+		return nil
+	}
+	next := newSSESession(u.ctx, s.profile, true)
+	u.sessions[s.profile.key] = next
+	return next
+}
+
+// hold opens the stream of s and reads it to its end.
+func (u *httpSSE) hold(s *sseSession) {
+	defer s.cancel(nil)
+	late := time.AfterFunc(endpointTimeout, func() { s.cancel(limitReached("the time for the endpoint event")) })
+	defer late.Stop()
+	r := &reply{connecting: openingStream, endedBy: byUpstream, expect: classify.Expectation{Protocol: rev2024_11_05}}
+	resp, err := u.endpoint.wire.Do(s.ctx, &wire.Request{Method: http.MethodGet, Header: header(hdrAccept, acceptSSE)})
+	if err != nil {
+		r.failed(s.ctx, err)
+		r.judge()
+		s.fail(r)
+		return
+	}
+	defer resp.Body.Close()
+	r.head(resp)
+	if !r.isStream() {
+		u.noStream(s, r, resp)
+		return
+	}
+	events := sse.NewReader(resp.Body, int(u.endpoint.cfg.MaxMessage))
+	to, err := u.awaitAddress(events)
+	if err != nil {
+		r.noAddress(s.ctx, err)
+		s.fail(r)
+		return
+	}
+	late.Stop()
+	s.to = to
+	u.work.Go(func() { u.shake(s) })
+	how := u.read(s, events)
+	s.end(how)
+	s.cancel(how)
+	<-s.ready
+}
+
+// noStream ends the opening of a session whose GET was answered by something
+// else than an event stream.
+func (u *httpSSE) noStream(s *sseSession, r *reply, resp *wire.Response) {
+	if r.capture.Status/100 != 2 {
+		u.endpoint.readBody(s.ctx, resp.Body, resp.ContentLength, r)
+	}
+	r.judge()
+	if r.capture.Status/100 == 2 {
+		r.verdict.Why = fmt.Sprintf("%s: the answer to GET is %q, not an event stream", openingStream, cut(r.contentType, 80))
+	}
+	r.done()
+	r.capture.Body = nil
+	s.fail(r)
+}
+
+// noAddress judges a stream that did not name the address for messages.
+func (r *reply) noAddress(ctx context.Context, err error) {
+	r.capture.Detail, r.endedBy = readDetail(err), byNetwork
+	if errors.Is(err, io.EOF) {
+		r.capture.Detail, r.endedBy = "it ended before the endpoint event", byUpstream
+	}
+	var refused *addressError
+	r.spoken = errors.As(err, &refused)
+	r.interrupted(ctx)
+	r.judge()
+	r.verdict.Why = openingStream + ": " + r.capture.Detail
+}
+
+// awaitAddress reads the stream up to its endpoint event: 2024-11-05,
+// transports, "HTTP with SSE".
+func (u *httpSSE) awaitAddress(events *sse.Reader) (*url.URL, error) {
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return nil, err
+		}
+		if ev.Type == "endpoint" && !ev.Unfinished {
+			return postAddress(u.endpoint.cfg.URL, ev.Data)
+		}
+	}
+}
+
+// An addressError says why messages are not sent to where an endpoint event
+// points. It names no path and no query: they hold the session's id.
+type addressError struct{ why string }
+
+func (e *addressError) Error() string { return "the server's endpoint event " + e.why }
+
+// postAddress resolves the data of an endpoint event against the URL of the
+// stream (RFC 3986, section 5.2). Another origin is refused: credentials and
+// messages go to the configured one only.
+func postAddress(stream *url.URL, data []byte) (*url.URL, error) {
+	ref := string(bytes.TrimSpace(data))
+	if ref == "" {
+		return nil, &addressError{"is empty"}
+	}
+	to, err := stream.Parse(ref)
+	if err != nil {
+		return nil, &addressError{"holds no URL"}
+	}
+	if originText(to) != originText(stream) {
+		return nil, &addressError{fmt.Sprintf("points to %s, another origin than %s: nothing is sent there; if a proxy stands between, configure the server's public address there",
+			cut(originText(to), 120), originText(stream))}
+	}
+	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	return to, nil
+}
+
+// originText is scheme, host and port of a URL (RFC 6454, section 4).
+func originText(u *url.URL) string {
+	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	if port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443" {
+		port = ""
+	} else {
+		port = ":" + port
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return scheme + "://" + host + port
+}
+
+// shake makes the handshake of s, whose stream is being read. Only when it has
+// ended does anything else go out.
+func (u *httpSSE) shake(s *sseSession) {
+	ctx, cancel := context.WithTimeoutCause(s.ctx, initializeTimeout, &ending{byBridge, "the server did not answer initialize in time", classify.Timeout})
+	defer cancel()
+	failed := s.profile.eachVersion(func(version string) *reply { return u.initialize(ctx, s, version) })
+	if failed != nil {
+		failed.spoken = true
+		s.fail(failed)
+		return
+	}
+	u.initialized(ctx, s)
+	u.restore(ctx, s)
+	close(s.ready)
+	u.feed.connected(s.profile, s.handshake, s.again)
+	if s.again {
+		u.feed.gap(s.profile)
+	}
+}
+
+func (u *httpSSE) initialize(ctx context.Context, s *sseSession, version string) *reply {
+	id := u.newID()
+	expect := s.expectation("initialize", id)
+	expect.Protocol, expect.Session = version, false
+	r := u.carry(ctx, s, &letter{id: id, header: s.headers(), method: "initialize", out: deaf{}, expect: expect, body: s.profile.initializeBody(id, version)})
+	defer r.done()
+	h, failed := r.handshake()
+	s.handshake = h
+	return failed
+}
+
+func (u *httpSSE) initialized(ctx context.Context, s *sseSession) {
+	ctx, cancel := context.WithTimeout(ctx, noticeTimeout)
+	defer cancel()
+	if err := u.post(ctx, s, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+		u.log.Warn("the server did not take notifications/initialized", "error", err)
+	}
+}
+
+// restore tells a new session what the one before it knew.
+func (u *httpSSE) restore(ctx context.Context, s *sseSession) {
+	for _, r := range u.standing.of(s.profile) {
+		id := u.newID()
+		body := pair{host: s.profile.era, upstream: legacyEra}.request(r.msg, id, metaPatch{drop: perRequest})
+		got := u.carry(ctx, s, &letter{id: id, header: s.headers(), method: r.msg.Method, out: deaf{}, body: body, expect: s.expectation(r.msg.Method, id)})
+		if got.judge(); got.verdict.Outcome != classify.Result {
+			u.log.Warn("could not be restored in the new session", "method", r.msg.Method, "error", got.verdict.Why)
+		}
+		got.done()
+	}
+}
+
+// read takes every event of the stream and returns how it ended.
+func (u *httpSSE) read(s *sseSession, events *sse.Reader) *ending {
+	for {
+		ev, err := events.Next()
+		var tooLong *sse.TooLongError
+		switch {
+		case errors.As(err, &tooLong):
+			u.tooLarge(s)
+		case err != nil && s.ctx.Err() != nil:
+			return endingOf(s.ctx)
+		case errors.Is(err, io.EOF):
+			return &ending{byUpstream, "the server ended its event stream", classify.Cut}
+		case err != nil:
+			return &ending{byNetwork, "the event stream broke: " + readDetail(err), classify.Cut}
+		default:
+			u.take(s, ev)
+		}
+	}
+}
