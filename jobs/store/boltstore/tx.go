@@ -62,6 +62,9 @@ func (t *tx) Scan(table store.Table, prefix []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// ScanBack goes back until the first key with the prefix, and not until Prev
+// returns nil: it does so on every page that was emptied in this transaction
+// too, with keys before it (bbolt 1.5).
 func (t *tx) ScanBack(table store.Table, prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func([]byte, []byte) bool) {
 		b, err := t.bucket(table)
@@ -69,15 +72,21 @@ func (t *tx) ScanBack(table store.Table, prefix []byte) iter.Seq2[[]byte, []byte
 			return
 		}
 		c := b.Cursor()
-		for k, v := lastOf(c, prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Prev() {
-			if !yield(k, v) {
+		first, _ := c.Seek(prefix)
+		if first == nil || !bytes.HasPrefix(first, prefix) {
+			return
+		}
+		for k, v := lastOf(c, prefix); ; k, v = c.Prev() {
+			if k != nil && !yield(k, v) || bytes.Equal(k, first) {
 				return
 			}
 		}
 	}
 }
 
-// lastOf places c at the last key with the prefix, or somewhere before it.
+// lastOf places c at the last key with the prefix, of which there is one, or at
+// an empty page behind it: then k is nil. (Last never returns where all pages of
+// a table are empty.)
 func lastOf(c *bolt.Cursor, prefix []byte) (k, v []byte) {
 	after := bytes.Clone(prefix)
 	for i := len(after) - 1; i >= 0; i-- {
