@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/mcpbridge/mcpbridge/jobs/store"
 	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
 )
 
@@ -95,4 +96,21 @@ func callsUntil(j *jobs.Journal, next *atomic.Int64, n int64) error {
 		j.Note(begun.Job.Handle, jobs.Note{Told: true})
 	}
 	return nil
+}
+
+// BenchmarkFloor is the least a turn can be: one small value, put by nobody in
+// particular. What the others cost beyond it is ours.
+func BenchmarkFloor(b *testing.B) {
+	s, err := boltstore.Open(b.TempDir(), boltstore.Options{Schema: jobs.Schema()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close(false) })
+	ctx := context.Background()
+	for b.Loop() {
+		err := s.Update(ctx, func(tx store.Tx) error { return tx.Put("marks", []byte("x"), []byte("y")) })
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }

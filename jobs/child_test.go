@@ -30,6 +30,8 @@ type childTask struct {
 
 	Jobs   int // hammer: jobs to run
 	Polite bool
+
+	Announce bool // print each handle that was told
 }
 
 func runChild() bool {
@@ -68,6 +70,16 @@ func check(err error) {
 // startChild starts this test binary on a task; it is killed when the test ends.
 func startChild(t testing.TB, task childTask) *exec.Cmd {
 	t.Helper()
+	cmd := childCommand(t, task)
+	cmd.Stdout = os.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func childCommand(t testing.TB, task childTask) *exec.Cmd {
+	t.Helper()
 	text, err := json.Marshal(task)
 	if err != nil {
 		t.Fatal(err)
@@ -76,10 +88,7 @@ func startChild(t testing.TB, task childTask) *exec.Cmd {
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd.Stderr = os.Stderr
 	return cmd
 }
 

@@ -1,9 +1,11 @@
 package jobs_test
 
 import (
+	"bufio"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -46,6 +48,9 @@ func hammerChild(task childTask) {
 				_, err = j.Finish(ctx, b.Job.Handle, completed(`{"content":[]}`))
 				check(err)
 				l.add("told", b.Job.Handle)
+				if task.Announce {
+					fmt.Println(b.Job.Handle)
+				}
 				j.Note(b.Job.Handle, jobs.Note{Told: true})
 				mu.Lock()
 				took = append(took, begun)
@@ -112,4 +117,76 @@ func TestHammer(t *testing.T) {
 	if left, err := j.List(ctx, jobs.Filter{Attention: true}); err != nil || len(left) != 0 {
 		t.Errorf("%d jobs still need somebody, %v", len(left), err)
 	}
+}
+
+// TestKilledInTheMiddle kills two busy processes at whatever they are doing.
+// What they sent has a record; what they told is settled.
+func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, after := range []int{1, 37, 150} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			task := childTask{Do: "hammer", Dir: filepath.Join(dir, "state"), Ledger: filepath.Join(dir, "ledger"),
+				Jobs: 1 << 20, Announce: true}
+			lines := make(chan string)
+			var readers sync.WaitGroup
+			for range 2 {
+				cmd := childCommand(t, task)
+				out, err := cmd.StdoutPipe()
+				if err == nil {
+					err = cmd.Start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = cmd.Wait() }()
+				defer func() { _ = cmd.Process.Kill() }()
+				readers.Go(func() { announced(out, lines) })
+			}
+			for range after {
+				<-lines
+			}
+			t.Cleanup(func() { // both are dead
+				go func() {
+					readers.Wait()
+					close(lines)
+				}()
+				for range lines {
+					continue
+				}
+				checkKilled(t, task)
+			})
+		})
+	}
+}
+
+func announced(out io.Reader, lines chan<- string) {
+	for s := bufio.NewScanner(out); s.Scan(); {
+		lines <- s.Text()
+	}
+}
+
+func checkKilled(t *testing.T, task childTask) {
+	ctx := context.Background()
+	j, err := jobs.Open(task.Dir, jobs.Options{}, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close(ctx) }()
+	if err := j.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	got := readLedger(t, task.Ledger)
+	for _, h := range got["sent"] {
+		if job, err := j.Find(ctx, h); err != nil || job.State != jobs.Working && job.State != jobs.Completed {
+			t.Errorf("sent, and the journal says %v, %v", job.State, err)
+		}
+	}
+	for _, h := range got["told"] {
+		if job, err := j.Find(ctx, h); err != nil || job.State != jobs.Completed {
+			t.Errorf("told, and the journal says %v, %v", job.State, err)
+		}
+	}
+	recoverAll(t, j)
 }

@@ -22,6 +22,9 @@ const (
 	// DefaultLockLimit is how long a change waits for its turn.
 	DefaultLockLimit = 2 * time.Second
 
+	// overdueGrace lets serve say first what it waited for.
+	overdueGrace = 500 * time.Millisecond
+
 	maxQueue   = 8192 // changes that may wait in this process
 	maxTurn    = 1024 // changes in one turn
 	maxReaders = 4    // concurrent View calls of this process
@@ -147,18 +150,24 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if err := s.enqueue(r); err != nil {
 		return err
 	}
+	overdue := time.NewTimer(s.limit + overdueGrace)
+	defer overdue.Stop()
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
+		if s.withdraw(r) {
+			return ctx.Err()
+		}
+	case <-overdue.C:
+		if s.withdraw(r) {
+			return s.unavailable(store.Broken, errors.New("a turn of this process does not end"))
+		}
 	}
-	if s.withdraw(r) {
-		return ctx.Err()
-	}
-	select {
+	select { // a turn has it
 	case <-r.done:
 		return r.err
-	default:
+	case <-ctx.Done():
 		return fmt.Errorf("change journal: %w: %w", store.ErrUncertain, ctx.Err())
 	}
 }

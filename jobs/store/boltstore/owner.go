@@ -86,10 +86,21 @@ func (s *Store) disown(keep bool) error {
 	}
 	o := s.owner
 	s.owner = nil
-	if !keep {
-		_ = os.Remove(s.path(ownersDir, o.name))
+	if keep {
+		return o.lock.Unlock()
 	}
-	return o.lock.Unlock()
+	return removeLocked(o.lock)
+}
+
+// removeLocked removes a locked file and unlocks it. Where open files cannot be
+// removed it does so the other way round: no name of an owner is used twice.
+func removeLocked(l *flock.Flock) error {
+	if os.Remove(l.Path()) == nil {
+		return l.Unlock()
+	}
+	err := l.Unlock()
+	_ = removeIfThere(l.Path())
+	return err
 }
 
 // sweepOwners removes the files of owners that are gone and that no job names.
@@ -109,7 +120,8 @@ func (s *Store) sweepOwners(named func(owner string) bool) error {
 			continue
 		}
 		if samePath(l) && !named(e.Name()) {
-			_ = os.Remove(path)
+			_ = removeLocked(l)
+			continue
 		}
 		_ = l.Unlock()
 	}
