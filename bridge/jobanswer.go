@@ -231,7 +231,8 @@ func (k *keeper) endParts(x *exchange, job *jobs.Job, deduplicated bool) [][]byt
 	result, kind, err := k.journal.Result(x.ctx, job.Handle)
 	switch {
 	case err == nil && kind == jobs.ToolAnswer:
-		return x.keptResult(job, result, deduplicated)
+		about := member{metaJob, x.jobJSON(job, x.jobNote(job).String(), deduplicated)}
+		return x.keptResult(job, result, append(x.job.meta, about)...)
 	case err == nil && kind == jobs.ErrorValue:
 		message, _ := jsonrpc.String(jsonrpc.Get(result, "message"))
 		return x.handleAnswer(job, deduplicated, " The server's error "+string(jsonrpc.Get(result, "code"))+" was: "+cut(message, 400))
@@ -243,18 +244,16 @@ func (k *keeper) endParts(x *exchange, job *jobs.Job, deduplicated bool) [][]byt
 	return x.handleAnswer(job, deduplicated, "")
 }
 
-// keptResult is a kept tool result for this host.
-func (x *exchange) keptResult(job *jobs.Job, result []byte, deduplicated bool) [][]byte {
+// keptResult is a kept tool result for this host, with members of _meta added.
+func (x *exchange) keptResult(job *jobs.Job, result []byte, meta ...member) [][]byte {
 	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":0,"result":`, result, `}`))
 	if err != nil {
-		return x.handleAnswer(job, deduplicated, " Its kept result is damaged.")
+		return x.handleAnswer(job, false, " Its kept result is damaged.")
 	}
-	text := x.jobNote(job).String()
 	p := pair{x.profile.era, modernEra, x.profile.version, rev2026_07_28}
-	x.job.meta = append(x.job.meta, member{metaJob, x.jobJSON(job, text, deduplicated)})
-	parts := p.reply("tools/call", &m, x.id, cacheHints{}, x.job.meta)
+	parts := p.reply("tools/call", &m, x.id, cacheHints{}, meta)
 	if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
-		return x.largeAnswer(job, int64(len(result)), deduplicated)
+		return x.largeAnswer(job, int64(len(result)), false)
 	}
 	return parts
 }

@@ -170,7 +170,7 @@ func (l *listens) serve(x *exchange) {
 	l.mu.Unlock()
 	l.changed()
 	for uri := range one.filter.uris {
-		if !l.wants(uri) {
+		if l.bridge.life.Err() == nil && !l.wants(uri) {
 			l.bridge.subscribeLegacy(x, uri, false)
 		}
 	}

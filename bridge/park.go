@@ -357,6 +357,10 @@ func (x *exchange) joinElsewhere(state roundState) {
 	}
 	x.prepareCall()
 	job = k.lookAfter(x.ctx, job)
+	if job.State.Settled() && (job.Told || job.Read) {
+		x.refuseRound("it was used before")
+		return
+	}
 	if job.State == jobs.InputRequired || job.State == jobs.Working {
 		for _, answer := range x.answersOf() {
 			k.handAnswer(x.ctx, job, answer)

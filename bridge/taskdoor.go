@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
@@ -85,6 +86,12 @@ func (x *exchange) task(job *jobs.Job, d door, payload []member) []byte {
 // it for every failure.
 func (x *exchange) taskStatus(job *jobs.Job, d door) (status, message string) {
 	text := x.jobNote(job).String()
+	if job.State == jobs.Working {
+		text = "" // progress, if upstream gave any
+		if job.Progress != nil {
+			text = strings.TrimPrefix(progressText(job.Progress), "; ")
+		}
+	}
 	if d == oldDoor && x.bridge.keeper.wasCancelled(job) {
 		return "cancelled", "Cancelled by request; whether the call took effect is not known."
 	}
@@ -254,8 +261,7 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 	result, kind, err := k.journal.Result(x.ctx, job.Handle)
 	switch {
 	case err == nil && kind == jobs.ToolAnswer:
-		x.job.meta = append(x.job.meta, related)
-		x.answerText(x.keptResult(&job, result, false))
+		x.answerText(x.keptResult(&job, result, related))
 	case err == nil && kind == jobs.ErrorValue:
 		x.answerText([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), x.id, []byte(`,"error":`), result, []byte("}")})
 	default:
