@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
@@ -53,6 +54,7 @@ type session struct {
 	id        string // Mcp-Session-Id, empty if the server gave none
 	handshake handshake
 	cancel    context.CancelFunc // ends the GET stream
+	suspected atomic.Bool        // being looked at
 }
 
 // A handshake is what a server says of itself at first.
@@ -305,7 +307,11 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 	expect := d.expectation(s.handshake.Version)
 	expect.Session = s.id != ""
 	expect.OfferedTasks = d.task != nil
-	return u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body, Write: d.write}, expect, &sessionSink{out, u, s})
+	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body, Write: d.write}, expect, &sessionSink{out, u, s})
+	if r.capture.Status >= http.StatusInternalServerError {
+		u.suspect(s)
+	}
+	return r
 }
 
 // withTask is the message with params.task as this delivery wants it.
@@ -410,10 +416,10 @@ func (u *legacy) renew(d *delivery) {
 	stale := s == d.session && s != nil
 	if stale {
 		delete(u.sessions, d.profile.key)
+		s.cancel()
 	}
 	u.mu.Unlock()
 	if stale {
-		s.cancel()
 		u.session(d.profile, true)
 	}
 }
@@ -438,11 +444,11 @@ func (u *legacy) close(ctx context.Context) {
 		if s.stands() {
 			open = append(open, s)
 		}
+		s.cancel()
 	}
 	u.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, s := range open {
-		s.cancel()
 		if s.id == "" {
 			continue
 		}
