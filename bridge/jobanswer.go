@@ -26,6 +26,7 @@ func (x *exchange) jobNote(j *jobs.Job) note {
 		began = x.began // a read is journaled late
 	}
 	since := age(time.Since(began))
+	its := "its handle is " + string(j.Handle) + "; "
 	again := fmt.Sprintf("do not call %q again for it: it may act twice", cut(j.Tool, 80))
 	switch j.State {
 	case jobs.Working:
@@ -44,12 +45,16 @@ func (x *exchange) jobNote(j *jobs.Job) note {
 			not:   again}
 	case jobs.OutcomeUnknown:
 		return note{head: "OUTCOME UNKNOWN", what: fmt.Sprintf("%s, %s ago, ended without a usable answer", subject, since),
-			known:   "its handle is " + string(j.Handle) + "; " + evidenceText(j),
+			known:   its + evidenceText(j),
 			unknown: "whether it took effect",
 			next:    fmt.Sprintf("look at the current state with a tool that only reads, then call %s with happened, did_not_happen or send_again, or ask the user", resolveTool),
 			not:     again}
 	case jobs.Failed:
-		n := note{head: "FAILED", what: fmt.Sprintf("%s, %s ago, failed", subject, since), known: evidenceText(j)}
+		n := note{head: "FAILED", what: fmt.Sprintf("%s, %s ago, failed", subject, since), known: its + evidenceText(j)}
+		if j.SupersededBy != "" {
+			n.what = fmt.Sprintf("%s, %s ago, is closed: it was made again as %s", subject, since, j.SupersededBy)
+			n.next = fmt.Sprintf("look at that one with %s", jobTool)
+		}
 		if j.Effect == jobs.None {
 			n.known += "; nothing was executed"
 		} else {
@@ -57,9 +62,9 @@ func (x *exchange) jobNote(j *jobs.Job) note {
 		}
 		return n
 	case jobs.Cancelled:
-		return note{head: "FAILED", what: subject + " was cancelled by the server", known: evidenceText(j)}
+		return note{head: "FAILED", what: subject + " was cancelled by the server", known: its + evidenceText(j), unknown: "whether part of it took effect"}
 	}
-	return note{head: "COMPLETED", what: fmt.Sprintf("%s, %s ago, completed", subject, since), known: evidenceText(j)}
+	return note{head: "COMPLETED", what: fmt.Sprintf("%s, %s ago, completed", subject, since), known: its + evidenceText(j)}
 }
 
 func progressText(p *jobs.Progress) string {

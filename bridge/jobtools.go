@@ -350,13 +350,11 @@ func (k *keeper) personAgrees(x *exchange, job *jobs.Job) bool {
 // sendAgain delivers the call of a job that was begun by a resolution, and
 // answers x with what comes of it.
 func (k *keeper) sendAgain(x *exchange, b jobs.Begun) {
-	arguments, err := k.journal.Arguments(x.ctx, b.Job.Handle)
+	m, err := k.callAgain(x, &b.Job)
 	if err != nil {
-		arguments = []byte("{}")
-	}
-	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":`, x.id, `,"method":"tools/call","params":{"name":`, quote(b.Job.Tool), `,"arguments":`, arguments, `}}`))
-	if err != nil {
-		x.say("FAILED: the kept arguments are damaged: "+err.Error(), true)
+		e := jobs.End{State: jobs.Failed, Effect: jobs.None, Evidence: jobs.NotSent, EndedBy: byBridge, Note: cut(err.Error(), 200)}
+		_, _ = k.journal.Finish(x.ctx, b.Job.Handle, e) // what fails is tried again
+		x.say(fmt.Sprintf("NOT SENT: the call of %q to server %s was not made again: %s. Known: nothing was executed this time. Next: make the call anew.", cut(b.Job.Tool, 80), b.Job.Server, cut(err.Error(), 200)), true)
 		return
 	}
 	x.msg = &m
@@ -364,6 +362,26 @@ func (k *keeper) sendAgain(x *exchange, b jobs.Begun) {
 	x.prepareCall()
 	k.take(x, b)
 	x.deliverUntilDone()
+}
+
+// callAgain is the request of x with the call of a job in it: what else the
+// host says in its params stays.
+func (k *keeper) callAgain(x *exchange, job *jobs.Job) (jsonrpc.Message, error) {
+	arguments, err := k.journal.Arguments(x.ctx, job.Handle)
+	if err != nil {
+		return jsonrpc.Message{}, fmt.Errorf("its arguments cannot be read: %w", err)
+	}
+	params := jsonrpc.With(objectOr(x.msg.Bytes(x.msg.Params), "{}"), "name", quote(job.Tool))
+	if arguments == nil {
+		params = jsonrpc.Without(params, "arguments")
+	} else {
+		params = jsonrpc.With(params, "arguments", arguments)
+	}
+	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":`, x.id, `,"method":"tools/call","params":`, params, `}`))
+	if err != nil {
+		return m, fmt.Errorf("its arguments are damaged: %w", err)
+	}
+	return m, nil
 }
 
 // stop ends a call that runs: cancel tells upstream too.
