@@ -379,8 +379,11 @@ func (x *exchange) closeLocked() bool {
 
 // write puts an answer onto stdout, or into the batch that it belongs to.
 func (x *exchange) write(parts [][]byte) bool {
-	if x.batch != nil {
-		x.batch.add(parts...)
+	x.mu.Lock()
+	b := x.batch // the next round of a modern host brings its own
+	x.mu.Unlock()
+	if b != nil {
+		b.add(parts...)
 		return true
 	}
 	if err := x.host.out.Answer(x.bridge.life, "", parts...); err != nil {
