@@ -109,9 +109,10 @@ func (u *httpSSE) deliver(ctx context.Context, d *delivery, out sink) *reply {
 	u.standing.remember(d)
 	h := s.headers()
 	u.endpoint.deadlineHeader(h, d)
-	l := letter{id: d.id, header: h, write: d.write, method: d.method, out: out,
-		body:   pair{host: d.profile.era, upstream: legacyEra}.request(d.msg, d.id, d.common(metaPatch{drop: perRequest})),
-		expect: s.expectation(d.method, d.id)}
+	expect := s.expectation(d.method, d.id)
+	expect.OfferedTasks = d.task != nil
+	l := letter{id: d.id, header: h, write: d.write, method: d.method, out: out, expect: expect,
+		body: pair{host: d.profile.era, upstream: legacyEra}.request(d.withTask(), d.id, d.common(metaPatch{drop: perRequest}))}
 	return u.carry(ctx, s, &l)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	"github.com/mcpbridge/mcpbridge/classify"
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/classify/sse"
 )
 
@@ -198,7 +199,22 @@ func (u *httpSSE) shake(s *sseSession) {
 	close(s.ready)
 	u.feed.connected(s.profile, s.handshake, s.again)
 	if s.again {
-		u.feed.gap(s.profile)
+		u.missed(s)
+	}
+}
+
+// missed tells of everything that may have changed while there was no stream.
+func (u *httpSSE) missed(s *sseSession) {
+	u.feed.gap(s.profile)
+	if s.profile.era == modernEra {
+		return // its subscriptions are known to the feed
+	}
+	for _, r := range u.standing.of(s.profile) {
+		uri := r.msg.Field(jsonrpc.URI)
+		m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":`, uri, `}}`))
+		if len(uri) > 0 && err == nil {
+			u.feed.notification(&m)
+		}
 	}
 }
 
