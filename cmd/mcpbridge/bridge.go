@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,39 +12,87 @@ import (
 	"golang.org/x/term"
 )
 
-// bridge serves the host on standard input and output until it is gone.
+// bridge serves the host on standard input and output until it is gone, or has
+// a worker do it.
 func (p *program) bridge(ctx context.Context, flags layer, words []string) error {
-	ctx, stop := untilSignal(ctx)
-	defer stop()
-	defer surviveBrokenPipes()()
-	opt, err := resolve(flags, words, p.env, defaultConfigPath())
-	var broken *configError
-	if errors.As(err, &broken) && p.hosted() {
-		opt.Broken, err = broken, nil
+	if p.worker != nil {
+		return p.serve(ctx, flags, words, "")
 	}
+	why := p.whyNoWorker(flags, words)
+	if why == "" {
+		code, err := p.front()
+		if err == nil {
+			return exitStatus(code)
+		}
+		why = "the worker could not be started: " + err.Error()
+	}
+	return p.serve(ctx, flags, words, why)
+}
+
+// serve serves the host in this process. NoWorker is why it ends with the host;
+// "" in a worker.
+func (p *program) serve(ctx context.Context, flags layer, words []string, noWorker string) error {
+	leaving, ctx := newDeparture(ctx, p.worker != nil)
+	defer leaving.gone()
+	defer leaving.watchSignals()()
+	defer surviveBrokenPipes()()
+	opt, err := p.options(flags, words)
 	if err != nil {
 		return err
 	}
 	log := p.openLog(opt.log)
 	defer log.close()
 	opt.Log = log.Logger
-	opt.Version = buildVersion()
 	closeJournal, err := p.openJournal(&opt)
 	if err != nil {
 		return err
 	}
 	defer closeJournal()
 	p.remark(&opt)
+	stdin, err := p.hostSide(leaving, &opt, noWorker)
+	if err != nil {
+		return err
+	}
 	b, err := p.newBridge(opt.Config)
 	if err != nil {
 		return err
 	}
-	err = b.Run(ctx, p.stdin, p.stdout)
+	err = leaving.within(overdue, func() error { return b.Run(ctx, stdin, p.stdout) })
 	if err == nil || ctx.Err() != nil {
 		return nil // the host is gone, or somebody asked the process to leave
 	}
 	log.Error(err.Error())
 	return &reportedError{err}
+}
+
+// options reads what the bridge is told. What is wrong with it is told to the
+// host, if a host started us.
+func (p *program) options(flags layer, words []string) (options, error) {
+	opt, err := resolve(flags, words, p.env, defaultConfigPath())
+	var broken *configError
+	if errors.As(err, &broken) && p.hosted() {
+		opt.Broken, err = broken, nil
+	}
+	opt.Version = buildVersion()
+	return opt, err
+}
+
+// hostSide says in o what becomes of open calls when the host goes, and returns
+// what the host is read from.
+func (p *program) hostSide(leaving *departure, o *options, noWorker string) (io.Reader, error) {
+	if p.worker == nil {
+		o.Linger, o.LingerOff = 0, noWorker
+		return p.stdin, nil
+	}
+	side, err := p.worker.serve(leaving, p.stdin, o.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	o.LetGo, o.End, o.ParentGone = side.letGo, leaving.end, side.parentGone
+	if o.Linger == 0 {
+		o.LingerOff = "--linger 0"
+	}
+	return side.stdin, nil
 }
 
 // surviveBrokenPipes makes a write to a host that is gone an error instead of

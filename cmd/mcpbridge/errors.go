@@ -49,9 +49,12 @@ func (e *reportedError) Unwrap() error { return e.err }
 func exitCode(err error) int {
 	var usage *usageError
 	var config *configError
+	var worked exitStatus
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &worked):
+		return int(worked)
 	case errors.As(err, &usage), errors.As(err, &config):
 		return exitUsage
 	default:

@@ -4,7 +4,7 @@ package main
 const shortUsage = `mcpbridge: no server given
 
 usage: mcpbridge [flags] <url | name>     bridge an MCP host to a remote server
-       mcpbridge <command> [flags]        classify, upstream, version, completion
+       mcpbridge <command> [flags]        demo, classify, upstream, version, completion
        mcpbridge help                     flags, examples, configuration
 `
 
@@ -12,6 +12,7 @@ usage: mcpbridge [flags] <url | name>     bridge an MCP host to a remote server
 func helpTexts() map[string]string {
 	return map[string]string{
 		"mcpbridge": bridgeHelp,
+		"demo":      demoHelp,
 		"classify":  classifyHelp,
 		"upstream":  upstreamHelp,
 		"version":   versionHelp,
@@ -26,6 +27,7 @@ usage:
   mcpbridge <command> [flags]       see "mcpbridge help <command>"
 
 commands:
+  demo          a tour on this machine alone: what happens when things go wrong
   classify      judge a captured HTTP reply
   upstream      a loopback server that fails on purpose
   version       print the version
@@ -129,6 +131,15 @@ configuration:
   (user, model). The most specific glob counts.
 
 exit codes: 0 ok, 1 failed, 2 usage, 3 sign-in needed, 4 outcome unknown
+`
+
+const demoHelp = `mcpbridge demo shows in a few seconds what the bridge does when things go wrong. It
+starts a server that fails on purpose and plays a host; the bridge between them is
+the real one. It needs no network and no configuration, and leaves nothing behind.
+
+usage: mcpbridge demo
+
+exit codes: 0 all that it tells was seen to happen, 1 something was not
 `
 
 const classifyHelp = `mcpbridge classify judges one captured HTTP reply as the bridge would.

@@ -18,14 +18,15 @@ func main() {
 
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
-	p := program{stdin: stdin, stdout: stdout, stderr: stderr, env: os.LookupEnv}
+	p := program{stdin: stdin, stdout: stdout, stderr: stderr, env: os.LookupEnv, worker: joinFront(os.LookupEnv)}
 	if len(args) == 0 {
 		fmt.Fprint(stderr, shortUsage)
 		return exitUsage
 	}
 	err := p.execute(ctx, args)
 	var reported *reportedError
-	if err != nil && !errors.As(err, &reported) {
+	var worked exitStatus
+	if err != nil && !errors.As(err, &reported) && !errors.As(err, &worked) {
 		fmt.Fprintf(stderr, "mcpbridge: %v\n", err)
 	}
 	return exitCode(err)
@@ -35,6 +36,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 type program struct {
 	stdin, stdout, stderr *os.File
 	env                   lookup
+	worker                *worker // nil unless a front started this process
 }
 
 // untilSignal returns a context that ends when somebody asks the process to

@@ -1,0 +1,137 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/stdio"
+)
+
+const (
+	// frontLeaves is how long after a signal the front waits for the worker to
+	// let go of the host; its end tells the worker as well.
+	frontLeaves = 800 * time.Millisecond
+	// parentLook is how often the front looks for the process that started it.
+	parentLook = time.Second
+)
+
+// A front is this process while a worker does its work. It only waits.
+type front struct {
+	worker  *os.Process
+	life    *os.File // writing end of the lifeline
+	release *os.File // reading end
+	signals chan os.Signal
+}
+
+// front runs this program once more as a worker and returns its exit code, or
+// 0 as soon as the worker has let go of the host. An error means that there is
+// no worker.
+func (p *program) front() (code int, err error) {
+	f := &front{signals: make(chan os.Signal, 8)}
+	parent := stdio.CurrentParent()
+	signal.Notify(f.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(f.signals)
+	if err := f.start(); err != nil {
+		return 0, err
+	}
+	return f.wait(parent), nil
+}
+
+// start starts the worker: the same program with the same arguments, in a
+// session of its own, on the host's descriptors.
+func (f *front) start() error {
+	lifeEnd, life, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lifeEnd.Close() }()
+	release, releaseEnd, err := os.Pipe()
+	if err != nil {
+		_ = life.Close()
+		return err
+	}
+	defer func() { _ = releaseEnd.Close() }()
+	f.life, f.release = life, release
+	if err := f.exec(lifeEnd, releaseEnd); err != nil {
+		_ = life.Close()
+		_ = release.Close()
+		return err
+	}
+	return nil
+}
+
+// exec names the host's descriptors by number: asking an os.File for its own
+// may change how the host reads and writes.
+func (f *front) exec(lifeEnd, releaseEnd *os.File) error {
+	self, err := selfPath()
+	if err != nil {
+		return err
+	}
+	pid, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
+		Env:   append(os.Environ(), frontVariable+"="+pipeMark(int(lifeEnd.Fd()))),
+		Files: []uintptr{0, 1, 2, lifelineFD: lifeEnd.Fd(), releaseFD: releaseEnd.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", self, err)
+	}
+	f.worker, err = os.FindProcess(pid)
+	return err
+}
+
+// wait passes signals on until the worker has ended or let go of the host.
+func (f *front) wait(parent stdio.Parent) (code int) {
+	ended := make(chan int, 1)
+	go func() { ended <- awaitExit(f.worker) }()
+	released := make(chan struct{})
+	go f.awaitRelease(released)
+	look := time.NewTicker(parentLook)
+	defer look.Stop()
+	var leave <-chan time.Time
+	for {
+		select {
+		case s := <-f.signals:
+			_ = f.worker.Signal(s)
+			if leave == nil {
+				leave = time.After(frontLeaves)
+			}
+		case code := <-ended:
+			return code
+		case <-released:
+			return exitOK
+		case <-leave:
+			return exitOK
+		case <-look.C:
+			if parent.Gone() {
+				_, _ = f.life.Write([]byte{sayParentGone})
+				look.Stop()
+			}
+		}
+	}
+}
+
+// awaitRelease closes released when the worker says so. The end of the pipe
+// alone says nothing: the worker's exit code follows.
+func (f *front) awaitRelease(released chan<- struct{}) {
+	said := make([]byte, 1)
+	if n, _ := f.release.Read(said); n == 1 {
+		close(released)
+	}
+}
+
+// awaitExit returns the exit code of a process as a shell states it.
+func awaitExit(p *os.Process) int {
+	state, err := p.Wait()
+	if err != nil {
+		return exitFailed
+	}
+	if s, ok := state.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return state.ExitCode()
+}
