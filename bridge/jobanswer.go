@@ -62,7 +62,7 @@ func (x *exchange) jobNote(j *jobs.Job) note {
 		}
 		return n
 	case jobs.Cancelled:
-		return note{head: "FAILED", what: subject + " was cancelled by the server", known: its + evidenceText(j), unknown: "whether part of it took effect"}
+		return note{head: "FAILED", what: fmt.Sprintf("%s, begun %s ago, was cancelled by the server", subject, since), known: its + evidenceText(j), unknown: "whether part of it took effect"}
 	}
 	return note{head: "COMPLETED", what: fmt.Sprintf("%s, %s ago, completed", subject, since), known: its + evidenceText(j)}
 }

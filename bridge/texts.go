@@ -81,9 +81,16 @@ func age(d time.Duration) string {
 	case d < time.Second:
 		return strconv.FormatInt(max(1, d.Milliseconds()), 10) + " ms"
 	case d < 2*time.Minute:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + " s"
 	}
-	return d.Round(time.Second).String()
+	s := d.Round(time.Second).String() // 2m0s, 1h0m0s
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // reason is the verdict's one line, cut to what a note has room for.
@@ -141,7 +148,7 @@ func (x *exchange) notExecuted(v *classify.Verdict) note {
 	}
 	return note{
 		head:  "FAILED",
-		what:  fmt.Sprintf("server %s refused %s without executing it%s", x.bridge.cfg.Server, x.subject(), x.after()),
+		what:  fmt.Sprintf("server %s refused %s%s, without executing it", x.bridge.cfg.Server, x.subject(), x.after()),
 		known: reason(v) + "; nothing was executed",
 		next:  x.nextTry(v),
 	}
@@ -175,6 +182,7 @@ func (x *exchange) failed(v *classify.Verdict) note {
 	}
 	if x.class != retry.Read {
 		n.unknown = "whether part of it took effect"
+		n.not = "do not repeat it unchanged before you have looked"
 	}
 	return n
 }
