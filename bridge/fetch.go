@@ -64,7 +64,7 @@ func splitList(m *jsonrpc.Message, key jsonrpc.Key) ([][]byte, bool) {
 	if len(list) == 0 || list[0] != '[' {
 		return nil, false
 	}
-	items, err := jsonrpc.Split(list)
+	items, err := jsonrpc.Elements(list)
 	if err != nil {
 		return nil, false
 	}

@@ -132,7 +132,7 @@ func (w *headerWalk) elsewhere(value []byte, path []string) error {
 			}
 		}
 	case value[0] == '[':
-		items, err := jsonrpc.Split(value)
+		items, err := jsonrpc.Elements(value)
 		if err != nil {
 			return nil
 		}

@@ -54,7 +54,7 @@ func readFilter(value []byte) (filter, error) {
 	f.prompts = string(jsonrpc.Get(value, "promptsListChanged")) == "true"
 	f.resources = string(jsonrpc.Get(value, "resourcesListChanged")) == "true"
 	if list := jsonrpc.Get(value, "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
-		items, err := jsonrpc.Split(list)
+		items, err := jsonrpc.Elements(list)
 		if err != nil {
 			return f, err
 		}
@@ -74,7 +74,7 @@ func readTaskIDs(list []byte) []jobs.Handle {
 	if len(list) == 0 || list[0] != '[' {
 		return nil
 	}
-	items, err := jsonrpc.Split(list)
+	items, err := jsonrpc.Elements(list)
 	if err != nil {
 		return nil
 	}

@@ -241,7 +241,7 @@ func (p pair) youngContent(r *jsonrpc.Message) []jsonrpc.Edit {
 	if content == (jsonrpc.Span{}) || r.Raw[content.Start] != '[' || !odd && !old {
 		return nil
 	}
-	blocks, err := jsonrpc.Split(r.Bytes(content))
+	blocks, err := jsonrpc.Elements(r.Bytes(content))
 	if err != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -22,27 +23,36 @@ func IsBatch(raw []byte) bool {
 // is empty (which JSON-RPC 2.0, section 6, forbids) or has more than MaxBatch
 // elements is an Error of class Envelope.
 func Split(raw []byte) ([][]byte, error) {
+	elements, err := split(raw, MaxBatch)
+	if err == nil && len(elements) == 0 {
+		return nil, envelopeError(0, "an empty array")
+	}
+	return elements, err
+}
+
+// Elements returns the elements of any array, such as a list in a result: it
+// may be empty and of any length. They are not judged, as by Split.
+func Elements(raw []byte) ([][]byte, error) { return split(raw, math.MaxInt) }
+
+func split(raw []byte, most int) ([][]byte, error) {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.start(raw, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if r.dec.PeekKind() != '[' {
 		return nil, envelopeError(0, "not an array")
 	}
-	elements, err := r.elements(raw)
+	elements, err := r.elements(raw, most)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.end(raw); err != nil {
 		return nil, err
 	}
-	if len(elements) == 0 {
-		return nil, envelopeError(0, "an empty array")
-	}
 	return elements, nil
 }
 
-// elements reads the array that comes next.
-func (r *reader) elements(raw []byte) ([][]byte, *Error) {
+// elements reads the array that comes next, of so many elements at most.
+func (r *reader) elements(raw []byte, most int) ([][]byte, *Error) {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, jsonError(raw, err)
 	}
@@ -52,8 +62,8 @@ func (r *reader) elements(raw []byte) ([][]byte, *Error) {
 		if err != nil {
 			return nil, jsonError(raw, err)
 		}
-		if len(elements) == MaxBatch {
-			return nil, envelopeError(span.Start, fmt.Sprintf("more than %d messages in one array", MaxBatch))
+		if len(elements) == most {
+			return nil, envelopeError(span.Start, fmt.Sprintf("more than %d messages in one array", most))
 		}
 		elements = append(elements, raw[span.Start:span.End:span.End])
 	}

@@ -82,6 +82,22 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestElements: the bounds of a batch are not those of a list.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	long := "[" + strings.Repeat("1,", MaxBatch) + "1]"
+	for list, want := range map[string]int{`[]`: 0, " [ \n] ": 0, `[{"a":[1]},2]`: 2, long: MaxBatch + 1} {
+		if parts, err := Elements([]byte(list)); err != nil || len(parts) != want {
+			t.Errorf("Elements(%.20s) = %d parts, %v, want %d", list, len(parts), err, want)
+		}
+	}
+	for _, bad := range []string{`{}`, `[1`, `[]]`, ``, `null`} {
+		if _, err := Elements([]byte(bad)); err == nil {
+			t.Errorf("Elements(%s) is no error", bad)
+		}
+	}
+}
+
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	in := []byte(`{ "b" : 1.0, "a" : "\u0041\/" , "\u20ac":[1e2 ,null]}`)
