@@ -37,6 +37,8 @@ type Begun struct {
 	Hold Hold
 	Job  Job
 
+	OtherArguments bool // Job holds the call back by its tool, and had other arguments
+
 	Key     string // idempotency key to send; "" if there is none
 	Claimed bool   // the earlier job's owner was gone and it is ours now: recover it
 
@@ -95,7 +97,7 @@ func (j *Journal) prepare(ctx context.Context, c Call) (p prepared, err error) {
 		return p, fmt.Errorf("begin job: %w", err)
 	}
 	p = prepared{Call: c, handle: NewHandle()}
-	if p.owner, err = j.store.Owner(ctx); err != nil {
+	if p.owner, err = j.self(ctx); err != nil {
 		return p, err
 	}
 	if p.sec, err = j.secrets(ctx); err != nil {
@@ -143,7 +145,7 @@ func (j *Journal) begun(p prepared, b *Begun, err error) {
 	case err == nil && b.Hold == NotHeld:
 		j.hold(b.Job, p.kept())
 		return
-	case err == nil && b.Claimed:
+	case err == nil && b.Job.Owner == p.owner && !b.Job.State.Settled():
 		j.hold(b.Job, nil)
 	case errors.Is(err, store.ErrUncertain):
 		// The call will not be sent; a record of it must not stay.
@@ -227,11 +229,15 @@ func (t *txn) guard(p prepared, b *Begun) (before Job, hold Hold) {
 		}
 		r := repeat{class: p.Class, window: t.j.opts.GuardWindow, waited: t.waited(&j), lost: t.lost(j.Owner), at: t.due}
 		hold, expired := j.holds(r)
+		other := j.Fingerprint != p.print
+		if hold == KeptEnd && other {
+			continue // its end is no answer to this call, and nothing is in doubt
+		}
 		if hold != NotHeld {
-			b.Until = until(&j, hold, r.window)
+			b.Until, b.OtherArguments = until(&j, hold, r.window), other
 			return j, hold
 		}
-		if expired && before.Handle == "" {
+		if expired && !other && before.Handle == "" {
 			before = j
 		}
 	}

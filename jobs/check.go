@@ -26,6 +26,11 @@ func (j *Journal) Check(ctx context.Context) error {
 		for _, table := range []store.Table{tableTimes, tableDue, tableLive, tablePrints, tableRounds, tableBodies} {
 			c.table(table)
 		}
+		for k, v := range t.tx.Scan(tableKeys, nil) {
+			if job, ok := t.job(Handle(v)); !ok || string(job.KeyPrint[:]) != string(k) {
+				c.find("key %x names job %s, which has another or is gone", k, v)
+			}
+		}
 		for k := range c.rows {
 			c.find("no row %q", k)
 		}

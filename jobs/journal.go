@@ -43,6 +43,7 @@ type Journal struct {
 	timer   *time.Timer     // writes notes that found none; nil if none wait
 	mine    map[Handle]held // open jobs that this process owns
 	gen     string          // generation of the store that mine is in
+	selves  map[string]bool // names under which this process owns or owned jobs
 	ghosts  map[Handle]bool // begun without certainty; their calls were not sent
 	changed chan struct{}   // closed at the next change made here
 	closed  bool
@@ -69,6 +70,7 @@ func New(s store.Store, opts Options) *Journal {
 		opts:    opts,
 		notes:   make(map[Handle]Note),
 		mine:    make(map[Handle]held),
+		selves:  make(map[string]bool, 1),
 		ghosts:  make(map[Handle]bool),
 		changed: make(chan struct{}),
 	}
@@ -151,6 +153,9 @@ func (j *Journal) committed(t *txn) {
 func (j *Journal) hold(job Job, arguments []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if old, ok := j.mine[job.Handle]; ok && arguments == nil {
+		arguments = old.arguments
+	}
 	if !job.Arguments.Kept || job.Arguments.Aside != "" {
 		arguments = nil
 	}
@@ -194,6 +199,24 @@ func (j *Journal) Mine() []Job {
 		list = append(list, m.job)
 	}
 	return list
+}
+
+// self is the name under which this process owns jobs.
+func (j *Journal) self(ctx context.Context) (string, error) {
+	name, err := j.store.Owner(ctx)
+	if err != nil {
+		return "", err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.selves[name] = true
+	return name, nil
+}
+
+func (j *Journal) isSelf(name string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.selves[name]
 }
 
 // secrets fetches the key of the store.

@@ -159,7 +159,7 @@ func (t *txn) note(h Handle, n Note) {
 		_ = t.end(&j, *n.end) // a refusal is in the timeline
 	}
 	j.Deliveries = max(j.Deliveries, n.Deliveries)
-	if n.NobodyWait != "" && j.Waiter != "" {
+	if n.NobodyWait != "" && t.j.isSelf(j.Waiter) {
 		j.Waiter = ""
 		j.observe(t.now, "nobody waits", n.NobodyWait)
 	}

@@ -37,7 +37,7 @@ func (j *Journal) Lost(ctx context.Context, a Account, limit int) ([]Job, error)
 // is for the caller to go on with. Any other becomes outcome_unknown: its
 // record is older than its first byte and proves nothing.
 func (j *Journal) Claim(ctx context.Context, h Handle, from string) (Job, error) {
-	self, err := j.store.Owner(ctx)
+	self, err := j.self(ctx)
 	if err != nil {
 		return Job{}, err
 	}

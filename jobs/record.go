@@ -158,7 +158,7 @@ func (j *Journal) Await(ctx context.Context, h Handle, requestState []byte) (Job
 // moves it to working. A state that no job of the account waits for, or that
 // was used before, is ErrNoSuchRound.
 func (j *Journal) NextRound(ctx context.Context, a Account, requestState []byte) (Job, error) {
-	self, err := j.store.Owner(ctx)
+	self, err := j.self(ctx)
 	if err != nil {
 		return Job{}, err
 	}

@@ -57,6 +57,7 @@ var cases = []struct {
 	{"made keys follow the call", madeKeys},
 	{"a dead owner's call is unknown", deadOwner},
 	{"a dead owner's resumable call is claimed once", claimOnce},
+	{"a claim by a process that dies is claimed again", claimAgain},
 	{"a late end is evidence", lateEnd},
 	{"first settled state stays", firstStays},
 	{"resolution by person and model", resolution},
@@ -400,9 +401,21 @@ func guardModes(h *harness) {
 	job := h.sent(h.j, call(`{"a":1}`, tool))
 	h.finish(h.j, job.Handle, unknown)
 	h.abandoned(h.j, job.Handle)
-	h.held(h.j, call(`{"b":2}`, tool), jobs.Unknown, job.Handle)
+	if b := h.held(h.j, call(`{"b":2}`, tool), jobs.Unknown, job.Handle); !b.OtherArguments {
+		h.Fatal("it does not say that the arguments were others")
+	}
+	if b := h.held(h.j, call(`{"a":1}`, tool), jobs.Unknown, job.Handle); b.OtherArguments {
+		h.Fatal("it says that the arguments were others")
+	}
 	h.sent(h.j, call(`{"b":2}`))
 	h.sent(h.j, call(`{"a":1}`, off))
+
+	ended := h.sent(h.j, call(`{"a":1}`, tool, func(c *jobs.Call) { c.Tool = "other" }))
+	h.abandoned(h.j, ended.Handle)
+	h.finish(h.j, ended.Handle, done(`1`))
+	other := h.sent(h.j, call(`{"b":2}`, tool, func(c *jobs.Call) { c.Tool = "other" })) // no answer to this one
+	h.finish(h.j, other.Handle, notSent)
+	h.held(h.j, call(`{"a":1}`, tool, func(c *jobs.Call) { c.Tool = "other" }), jobs.KeptEnd, ended.Handle)
 }
 
 func othersNamed(h *harness) {
@@ -556,6 +569,29 @@ func claimOnce(h *harness) {
 	}
 	h.finish(h.j, stream.Handle, done(`3`))
 	h.state(stream.Handle, jobs.Completed, jobs.Reported)
+}
+
+func claimAgain(h *harness) {
+	victim := h.open()
+	job := h.sent(victim, call(`{}`))
+	_, err := victim.SetTask(ctx, job.Handle, "upstream-1")
+	h.ok(err)
+	h.die(victim)
+	for range 3 {
+		claimer := h.open()
+		got, err := claimer.Claim(ctx, job.Handle, job.Owner)
+		h.ok(err)
+		if got.Owner == job.Owner || got.State != jobs.Working {
+			h.Fatalf("claimed: owner %s, %v", got.Owner, got.State)
+		}
+		_, err = h.j.Claim(ctx, job.Handle, job.Owner)
+		h.refused(err, jobs.ErrStale)
+		job = got
+		h.die(claimer)
+	}
+	_, err = h.j.Claim(ctx, job.Handle, job.Owner)
+	h.ok(err)
+	h.finish(h.j, job.Handle, done(`1`))
 }
 
 func lateEnd(h *harness) {

@@ -184,9 +184,7 @@ func TestAPanicOfOursIsNoDamage(t *testing.T) {
 	s := open(t, t.TempDir())
 	mustPut(t, s, "a", "1")
 	err := s.Update(context.Background(), func(store.Tx) error {
-		var m map[string]int
-		m["x"] = 1
-		return nil
+		panic("a mistake")
 	})
 	reasonFor(t, err, store.Broken)
 	if got := get(t, s, "a"); got != "1" {
