@@ -54,6 +54,7 @@ func hostLimit(client string) time.Duration {
 		part  string
 		limit time.Duration
 	}{
+		{"cursor", 60 * time.Second}, // before vscode: it calls itself cursor-vscode
 		{"codex", 300 * time.Second},
 		{"goose", 300 * time.Second},
 		{"gemini", maxPatience * 2},
@@ -61,7 +62,6 @@ func hostLimit(client string) time.Duration {
 		{"claude code", maxPatience * 2},
 		{"visual studio code", maxPatience * 2},
 		{"vscode", maxPatience * 2},
-		{"cursor", 60 * time.Second},
 		{"claude-ai", 60 * time.Second},
 		{"claude desktop", 60 * time.Second},
 		{"zed", 60 * time.Second},
