@@ -117,7 +117,7 @@ func (b *Bridge) Run(ctx context.Context, stdin io.Reader, stdout *os.File) erro
 // linger stays for deliveries of jobs whose outcome is open, where the host is
 // not the one that would have to wait for them: design-jobs, section 4.
 func (b *Bridge) linger(out *stdio.Writer) {
-	b.hostLeft.Store(true)
+	b.noteHostLeft("host gone")
 	if b.cfg.Linger <= 0 || b.cfg.LetGo == nil || !b.keeper.open() {
 		return
 	}
@@ -139,6 +139,12 @@ func (b *Bridge) linger(out *stdio.Writer) {
 			return
 		}
 	}
+}
+
+// noteHostLeft remembers that nothing that is written now can be told.
+func (b *Bridge) noteHostLeft(why string) {
+	b.keeper.hostLeft(why)
+	b.hostLeft.Store(true)
 }
 
 // lineWatch knows when the last line came: a host that sends one has read what
@@ -165,7 +171,9 @@ func (b *Bridge) readHost(stdin io.Reader, lines *lineWatch) error {
 	r := stdio.NewReader(stdin, int(b.cfg.MaxMessage))
 	for {
 		line, err := r.Next()
-		lines.came()
+		if err == nil {
+			lines.came() // the end of its output is no sign of life
+		}
 		var tooLong *stdio.LineTooLongError
 		switch {
 		case errors.As(err, &tooLong):
@@ -194,6 +202,7 @@ func (b *Bridge) untilHostIsGone(ctx context.Context, eof <-chan error, out *std
 			if err != nil {
 				return hostGone("stdin could not be read: " + err.Error())
 			}
+			b.noteHostLeft("host closed its output")
 			return b.drained(ctx, out)
 		case <-out.Done():
 			return hostGone("stdout could not be written")

@@ -37,6 +37,7 @@ type exchange struct {
 	closed     bool          // nothing more is sent for this id
 	concluded  bool          // its last delivery has ended
 	answered   chan struct{} // closed with closed
+	decided    chan struct{} // closed when it is decided whether a call is sent
 	parked     parked
 	heir       *exchange // whose call this request is the next round of
 	abandoned  bool      // answered, but the delivery goes on
@@ -56,7 +57,7 @@ type exchange struct {
 func newExchange(h *host, m *jsonrpc.Message, b *batch) *exchange {
 	x := &exchange{host: h, bridge: h.bridge, msg: m, id: m.Bytes(m.ID), batch: b, method: m.Method, began: time.Now()}
 	x.key = jsonrpc.IDKey(x.id)
-	x.answered = make(chan struct{})
+	x.answered, x.decided = make(chan struct{}), make(chan struct{})
 	x.ctx, x.cancel = context.WithCancelCause(h.bridge.life)
 	if meta := m.Field(jsonrpc.Meta); len(meta) > 0 && meta[0] == '{' {
 		x.hostToken = jsonrpc.Get(meta, metaProgressToken)
@@ -132,7 +133,9 @@ func (x *exchange) forward() {
 		x.answerText(x.notOffered(why))
 		return
 	}
-	if x.bridge.keeper.begin(x) {
+	sent := x.bridge.keeper.begin(x)
+	close(x.decided)
+	if sent {
 		x.deliverUntilDone()
 	}
 }
@@ -346,7 +349,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 		return
 	}
 	if x.tell(x.answerTo(r), &r.verdict) && !x.job.given {
-		k.written(x.handle())
+		k.written(untold{handle: x.handle()})
 	}
 }
 

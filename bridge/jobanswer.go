@@ -225,8 +225,9 @@ func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) {
 	if !x.close() {
 		return
 	}
-	x.write(k.endParts(x, job, deduplicated))
-	k.journal.Note(job.Handle, jobs.Note{Read: true})
+	if x.write(k.endParts(x, job, deduplicated)) {
+		k.written(untold{handle: job.Handle, asked: true})
+	}
 	x.recordHeld(job, deduplicated)
 }
 

@@ -209,7 +209,7 @@ func (k *keeper) piece(x *exchange, job *jobs.Job, offset []byte) {
 	x.answerText(x.ownResult(concat(`{"content":[`, textBlock(text), `],"structuredContent":{"offset":`, strconv.FormatInt(at, 10),
 		`,"nextOffset":`, next, `,"total":`, strconv.Itoa(len(result)), `},"isError":false}`)))
 	if end == len(result) {
-		k.journal.Note(job.Handle, jobs.Note{Read: true})
+		k.written(untold{handle: job.Handle, asked: true})
 	}
 }
 

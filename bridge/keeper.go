@@ -24,7 +24,7 @@ type keeper struct {
 
 	mu        sync.Mutex
 	live      map[jobs.Handle]*exchange // whose deliveries this process makes
-	untold    []jobs.Handle             // ends written to the host, not yet taken as told
+	untold    []untold                  // ends written to the host, not yet taken as told
 	last      map[jobs.Handle]glance    // handles that were asked for without waiting
 	tended    bool                      // recovery and upkeep have begun
 	followed  map[jobs.Handle]bool      // status queries under way
@@ -41,9 +41,6 @@ const (
 	// finishLimit bounds the attempt to journal an end before the host is told
 	// the true result all the same.
 	finishLimit = 2 * time.Second
-	// toldAfter is how long a host must live on after an answer for the answer
-	// to count as told, if nothing else came from it.
-	toldAfter = time.Second
 	// asksEvery is how often an owner with open deliveries looks for what other
 	// processes ask of it.
 	asksEvery = 500 * time.Millisecond
@@ -423,38 +420,6 @@ func (k *keeper) repeatOfRead(x *exchange) bool {
 func (k *keeper) nobodyWaits(x *exchange, why string) {
 	if k != nil && x.handle() != "" {
 		k.journal.Note(x.handle(), jobs.Note{NobodyWait: why})
-	}
-}
-
-// written notes that the end of a job was written to the host. It counts as
-// told when another message comes from that host, or it lives on for a second.
-func (k *keeper) written(h jobs.Handle) {
-	if k == nil || h == "" {
-		return
-	}
-	k.mu.Lock()
-	k.untold = append(k.untold, h)
-	first := len(k.untold) == 1
-	k.mu.Unlock()
-	if first {
-		time.AfterFunc(toldAfter, k.hostLives)
-	}
-}
-
-// hostLives is called when the host proves that it read what was written.
-func (k *keeper) hostLives() {
-	if k == nil {
-		return
-	}
-	k.mu.Lock()
-	told := k.untold
-	k.untold = nil
-	k.mu.Unlock()
-	if k.bridge.hostLeft.Load() {
-		return
-	}
-	for _, h := range told {
-		k.journal.Note(h, jobs.Note{Told: true})
 	}
 }
 

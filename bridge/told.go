@@ -1,0 +1,100 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// This file decides who has the end of a call. What was written counts as told
+// when another message comes from the host, or when it lives on for a second;
+// what is still in our queue does not. A host that closed its output or is gone
+// waits for nothing any more, and whoever makes the same call next is answered
+// from what it left behind.
+
+// toldAfter is how long a host must live on after an answer for the answer to
+// count as told, if nothing else came from it.
+const toldAfter = time.Second
+
+// An untold end was written to the host and may not have been read.
+type untold struct {
+	handle jobs.Handle
+	asked  bool // somebody asked for it by handle, or repeated the call
+}
+
+// written notes that the end of a job was written to the host.
+func (k *keeper) written(u untold) {
+	if k == nil || u.handle == "" {
+		return
+	}
+	k.mu.Lock()
+	k.untold = append(k.untold, u)
+	first := len(k.untold) == 1
+	k.mu.Unlock()
+	if first {
+		time.AfterFunc(toldAfter, k.hostLives)
+	}
+}
+
+// hostLives is called when the host proves that it read what was written.
+func (k *keeper) hostLives() {
+	if k == nil || k.bridge.hostLeft.Load() {
+		return
+	}
+	if _, blocked := k.bridge.host.out.Blocked(); blocked {
+		time.AfterFunc(toldAfter, k.hostLives)
+		return
+	}
+	for _, u := range k.takeUntold() {
+		k.journal.Note(u.handle, jobs.Note{Told: !u.asked, Read: u.asked})
+	}
+}
+
+func (k *keeper) takeUntold() []untold {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := k.untold
+	k.untold = nil
+	return list
+}
+
+// hostLeft notes that the host closed its output or is gone: nobody waits for
+// its calls, and nothing that was written last can be taken as read.
+func (k *keeper) hostLeft(why string) {
+	if k == nil || k.bridge.hostLeft.Swap(true) {
+		return
+	}
+	for _, u := range k.takeUntold() {
+		k.journal.Note(u.handle, jobs.Note{NobodyWait: why})
+	}
+	for _, x := range k.bridge.host.openCalls() {
+		k.bridge.work.Go(func() {
+			x.awaitDecision()
+			k.nobodyWaits(x, why)
+		})
+	}
+}
+
+// openCalls lists the calls that are not answered.
+func (h *host) openCalls() []*exchange {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []*exchange
+	for _, x := range h.inFlight {
+		if x.method == "tools/call" {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// awaitDecision waits until it is decided whether the call of x is sent. Two
+// equal calls of one host are two calls, also if the host closes its output
+// before the second one is begun.
+func (x *exchange) awaitDecision() {
+	select {
+	case <-x.decided:
+	case <-x.answered:
+	case <-x.bridge.life.Done():
+	}
+}
