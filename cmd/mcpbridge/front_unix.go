@@ -22,7 +22,7 @@ const (
 
 // A front is this process while a worker does its work. It only waits.
 type front struct {
-	worker  *os.Process
+	worker  int      // its process id
 	life    *os.File // writing end of the lifeline
 	release *os.File // reading end
 	signals chan os.Signal
@@ -72,7 +72,7 @@ func (f *front) exec(lifeEnd, releaseEnd *os.File) error {
 	if err != nil {
 		return err
 	}
-	pid, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
+	f.worker, err = syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
 		Env:   append(os.Environ(), frontVariable+"="+pipeMark(int(lifeEnd.Fd()))),
 		Files: []uintptr{0, 1, 2, lifelineFD: lifeEnd.Fd(), releaseFD: releaseEnd.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -80,30 +80,28 @@ func (f *front) exec(lifeEnd, releaseEnd *os.File) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", self, err)
 	}
-	f.worker, err = os.FindProcess(pid)
-	return err
+	return nil
 }
 
 // wait passes signals on until the worker has ended or let go of the host.
 func (f *front) wait(parent stdio.Parent) (code int) {
-	ended := make(chan int, 1)
-	go func() { ended <- awaitExit(f.worker) }()
-	released := make(chan struct{})
-	go f.awaitRelease(released)
+	released := make(chan bool, 1)
+	go func() { released <- f.awaitRelease() }()
 	look := time.NewTicker(parentLook)
 	defer look.Stop()
 	var leave <-chan time.Time
 	for {
 		select {
 		case s := <-f.signals:
-			_ = f.worker.Signal(s)
+			_ = syscall.Kill(f.worker, s.(syscall.Signal))
 			if leave == nil {
 				leave = time.After(frontLeaves)
 			}
-		case code := <-ended:
-			return code
-		case <-released:
-			return exitOK
+		case letGo := <-released:
+			if letGo {
+				return exitOK
+			}
+			return awaitExit(f.worker)
 		case <-leave:
 			return exitOK
 		case <-look.C:
@@ -115,23 +113,28 @@ func (f *front) wait(parent stdio.Parent) (code int) {
 	}
 }
 
-// awaitRelease closes released when the worker says so. The end of the pipe
-// alone says nothing: the worker's exit code follows.
-func (f *front) awaitRelease(released chan<- struct{}) {
+// awaitRelease reports whether the worker let go of the host. If not, it ended:
+// nobody else holds the pipe.
+func (f *front) awaitRelease() bool {
 	said := make([]byte, 1)
-	if n, _ := f.release.Read(said); n == 1 {
-		close(released)
-	}
+	n, _ := f.release.Read(said)
+	return n == 1
 }
 
-// awaitExit returns the exit code of a process as a shell states it.
-func awaitExit(p *os.Process) int {
-	state, err := p.Wait()
-	if err != nil {
-		return exitFailed
+// awaitExit returns the exit code of a child as a shell states it. Nothing is
+// known of the child's number afterwards: it may be another's.
+func awaitExit(pid int) int {
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(pid, &status, 0, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return exitFailed
+		case status.Signaled():
+			return 128 + int(status.Signal())
+		default:
+			return status.ExitStatus()
+		}
 	}
-	if s, ok := state.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		return 128 + int(s.Signal())
-	}
-	return state.ExitCode()
 }
