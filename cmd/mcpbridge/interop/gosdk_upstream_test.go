@@ -5,23 +5,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// goSDKLegacy is a server with sessions that refuses the stateless revisions.
-func goSDKLegacy(t *testing.T) *upstream {
+// goSDKRefusing is a server with sessions that refuses the stateless revisions
+// by the error for versions.
+func goSDKRefusing(t *testing.T) *upstream {
 	t.Helper()
 	legacy := []string{"2025-11-25", "2025-06-18", "2025-03-26"}
 	return goSDKUpstream(t, &mcp.ServerOptions{SupportedProtocolVersions: legacy}, &mcp.StreamableHTTPOptions{})
 }
 
-func goSDKModern(t *testing.T) *upstream {
+// goSDKSessions is one that answers server/discover with legacy versions only.
+func goSDKSessions(t *testing.T) *upstream {
 	t.Helper()
-	return goSDKUpstream(t, &mcp.ServerOptions{}, &mcp.StreamableHTTPOptions{PropagateRequestCancellation: true})
+	return goSDKUpstream(t, &mcp.ServerOptions{}, &mcp.StreamableHTTPOptions{})
+}
+
+func goSDKStateless(t *testing.T) *upstream {
+	t.Helper()
+	return goSDKUpstream(t, &mcp.ServerOptions{}, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 }
 
 func goSDKUpstream(t *testing.T, o *mcp.ServerOptions, transport *mcp.StreamableHTTPOptions) *upstream {
@@ -35,7 +41,7 @@ func goSDKUpstream(t *testing.T, o *mcp.ServerOptions, transport *mcp.Streamable
 	addGoSDKResources(s)
 	u.addTool = func(name string) { goSDKTool(s, name, echoSchema, goSDKEcho) }
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, transport)
-	u.url = serve(t, httptest.NewServer(handler))
+	u.serve(t, handler)
 	t.Cleanup(func() {
 		for session := range s.Sessions() {
 			_ = session.Close()
@@ -56,7 +62,7 @@ func goSDKText(s string) *mcp.CallToolResult {
 
 func addGoSDKTools(s *mcp.Server, u *upstream) {
 	goSDKTool(s, "echo", echoSchema, goSDKEcho)
-	goSDKTool(s, "walk", emptySchema, goSDKWalk)
+	goSDKTool(s, "walk", emptySchema, goSDKWalk(u))
 	goSDKTool(s, "chat", chatSchema, goSDKChat)
 	goSDKTool(s, "fail", emptySchema, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		r := goSDKText("it failed")
@@ -84,19 +90,15 @@ func goSDKEcho(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, 
 	return goSDKText(a.Text), nil
 }
 
-func goSDKWalk(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	for i := range progressSteps {
-		if r.Params.GetProgressToken() == nil {
-			break
-		}
-		err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-			ProgressToken: r.Params.GetProgressToken(), Progress: float64(i + 1), Total: progressSteps, Message: fmt.Sprintf("step %d", i+1),
+func goSDKWalk(u *upstream) mcp.ToolHandler {
+	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		err := u.walk(ctx, func(step int) error {
+			return r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: r.Params.GetProgressToken(), Progress: float64(step), Total: progressSteps, Message: fmt.Sprintf("step %d", step),
+			})
 		})
-		if err != nil {
-			return nil, err
-		}
+		return goSDKText("walked"), err
 	}
-	return goSDKText("walked"), nil
 }
 
 func goSDKChat(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -26,7 +25,7 @@ func mcpGoUpstream(t *testing.T, flags ...string) *upstream {
 	addMCPGoResources(s)
 	u.addTool = func(name string) { mcpGoTool(s, name, echoSchema, mcpGoEcho) }
 	handler := server.NewStreamableHTTPServer(s, server.WithStateful(true))
-	u.url = serve(t, httptest.NewServer(handler))
+	u.serve(t, handler)
 	return u
 }
 
@@ -41,7 +40,7 @@ func mcpGoTool(s *server.MCPServer, name, schema string, run server.ToolHandlerF
 
 func addMCPGoTools(s *server.MCPServer, u *upstream) {
 	mcpGoTool(s, "echo", echoSchema, mcpGoEcho)
-	mcpGoTool(s, "walk", emptySchema, mcpGoWalk)
+	mcpGoTool(s, "walk", emptySchema, mcpGoWalk(u))
 	mcpGoTool(s, "chat", chatSchema, mcpGoChat)
 	mcpGoTool(s, "fail", emptySchema, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultError("it failed"), nil
@@ -58,18 +57,15 @@ func mcpGoEcho(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, e
 	return mcp.NewToolResultText(r.GetString("text", "")), nil
 }
 
-func mcpGoWalk(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if r.Params.Meta != nil && r.Params.Meta.ProgressToken != nil {
-		for i := range progressSteps {
-			err := server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress", map[string]any{
-				"progressToken": r.Params.Meta.ProgressToken, "progress": i + 1, "total": progressSteps, "message": fmt.Sprintf("step %d", i+1),
+func mcpGoWalk(u *upstream) server.ToolHandlerFunc {
+	return func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		err := u.walk(ctx, func(step int) error {
+			return server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress", map[string]any{
+				"progressToken": r.Params.Meta.ProgressToken, "progress": step, "total": progressSteps, "message": fmt.Sprintf("step %d", step),
 			})
-			if err != nil {
-				return nil, err
-			}
-		}
+		})
+		return mcp.NewToolResultText("walked"), err
 	}
-	return mcp.NewToolResultText("walked"), nil
 }
 
 func mcpGoChat(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {

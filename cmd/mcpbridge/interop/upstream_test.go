@@ -2,7 +2,9 @@ package interop
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -43,20 +45,46 @@ type upstream struct {
 	flags   []string          // for the program
 	addTool func(name string) // the server then says that its list has changed
 
+	proceed   chan struct{} // walk waits for it after each step
 	started   chan struct{} // wait has begun
 	cancelled chan struct{} // wait was told to stop
+	closing   chan struct{} // the test is over
 }
 
 func newUpstream() *upstream {
-	return &upstream{started: make(chan struct{}, 1), cancelled: make(chan struct{}, 1)}
+	return &upstream{
+		proceed: make(chan struct{}), started: make(chan struct{}, 1),
+		cancelled: make(chan struct{}, 1), closing: make(chan struct{}),
+	}
+}
+
+// walk is the tool of that name: it goes on after each step when the test has
+// seen that step.
+func (u *upstream) walk(ctx context.Context, report func(step int) error) error {
+	for i := range progressSteps {
+		if err := report(i + 1); err != nil {
+			return err
+		}
+		select {
+		case <-u.proceed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-u.closing:
+			return errors.New("stopped walking")
+		}
+	}
+	return nil
 }
 
 // wait is the tool of that name.
 func (u *upstream) wait(ctx context.Context) error {
-	u.started <- struct{}{}
-	<-ctx.Done()
-	u.cancelled <- struct{}{}
-	return ctx.Err()
+	put(u.started, struct{}{})
+	select {
+	case <-ctx.Done():
+		put(u.cancelled, struct{}{})
+	case <-u.closing:
+	}
+	return errors.New("stopped waiting")
 }
 
 // An upstreamCase is one way to start an upstream.
@@ -69,8 +97,9 @@ func upstreamCases() []upstreamCase {
 	return []upstreamCase{
 		{"bridgetest legacy", func(t *testing.T) *upstream { return loopback(t, bridgetest.Legacy) }},
 		{"bridgetest modern", func(t *testing.T) *upstream { return loopback(t, bridgetest.Modern) }},
-		{"go-sdk legacy", goSDKLegacy},
-		{"go-sdk modern", goSDKModern},
+		{"go-sdk refusing modern", goSDKRefusing},
+		{"go-sdk sessions", goSDKSessions},
+		{"go-sdk stateless", goSDKStateless},
 		{"mcp-go as probed", func(t *testing.T) *upstream { return mcpGoUpstream(t) }},
 		{"mcp-go legacy", func(t *testing.T) *upstream { return mcpGoUpstream(t, "--protocol", "legacy") }},
 	}
@@ -86,7 +115,10 @@ func loopback(t *testing.T, era bridgetest.Era) *upstream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(up.Close)
+	t.Cleanup(func() {
+		close(u.closing)
+		up.Close()
+	})
 	u.url = up.URL()
 	u.addTool = func(name string) { up.AddTool(bridgetest.Tool{Name: name, Run: runEcho}) }
 	return u
@@ -96,7 +128,13 @@ func loopbackTools(u *upstream) []bridgetest.Tool {
 	marks := []byte(readOnly)
 	return []bridgetest.Tool{
 		{Name: "echo", Annotations: marks, InputSchema: []byte(echoSchema), Run: runEcho},
-		{Name: "walk", Annotations: marks, InputSchema: []byte(emptySchema), Run: runWalk},
+		{Name: "walk", Annotations: marks, InputSchema: []byte(emptySchema), Run: func(c *bridgetest.Call) (any, error) {
+			err := u.walk(c.Context(), func(step int) error {
+				c.Progress(step, progressSteps, fmt.Sprintf("step %d", step))
+				return nil
+			})
+			return bridgetest.Text("walked"), err
+		}},
 		{Name: "fail", Annotations: marks, InputSchema: []byte(emptySchema), Run: func(*bridgetest.Call) (any, error) {
 			return bridgetest.Failure("it failed"), nil
 		}},
@@ -116,13 +154,6 @@ func runEcho(c *bridgetest.Call) (any, error) {
 	return bridgetest.Text(a.Text), nil
 }
 
-func runWalk(c *bridgetest.Call) (any, error) {
-	for i := range progressSteps {
-		c.Progress(i+1, progressSteps, fmt.Sprintf("step %d", i+1))
-	}
-	return bridgetest.Text("walked"), nil
-}
-
 func runWeather(*bridgetest.Call) (any, error) {
 	return bridgetest.Structured(map[string]any{"city": "Bern", "celsius": 21.5}), nil
 }
@@ -136,12 +167,14 @@ func runChat(c *bridgetest.Call) (any, error) {
 	return bridgetest.Text("said " + a.Text), nil
 }
 
-// serve closes what a server of others leaves open.
-func serve(t *testing.T, s *httptest.Server) string {
+// serve starts a server of others, and closes what that leaves open.
+func (u *upstream) serve(t *testing.T, h http.Handler) {
 	t.Helper()
+	s := httptest.NewServer(h)
 	t.Cleanup(func() {
+		close(u.closing)
 		s.CloseClientConnections()
 		s.Close()
 	})
-	return s.URL
+	u.url = s.URL
 }
