@@ -21,7 +21,6 @@ var (
 	ErrNoQuestion  = errors.New("no such question")
 	ErrNotLost     = errors.New("its owner is not gone")
 	ErrTooMany     = errors.New("too many")
-	ErrClosed      = errors.New("journal is closed")
 )
 
 // A NotFoundError says that no job has the handle, and since when the journal

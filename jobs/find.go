@@ -128,7 +128,7 @@ func (j *Journal) Wait(ctx context.Context, h Handle, seen Seen) (Job, error) {
 	}
 }
 
-// Changes returns a channel that is closed at the next change that this process
+// changes returns a channel that is closed at the next change that this process
 // makes.
 func (j *Journal) changes() <-chan struct{} {
 	j.mu.Lock()
