@@ -29,6 +29,7 @@ type Bridge struct {
 	link     *link // nil while the configuration is broken
 	host     *host
 	keeper   *keeper // nil: nothing is journaled
+	access   *access
 
 	life     context.Context // ends when the bridge leaves
 	end      context.CancelCauseFunc
@@ -36,7 +37,8 @@ type Bridge struct {
 	dropped  atomic.Int64 // notifications that fit nobody
 	hostLeft atomic.Bool  // nothing that is written now can be told
 
-	desk *desk // questions that wait for an answer
+	desk   *desk   // questions that wait for an answer
+	levels *levels // of logging, in legacy sessions of modern hosts
 
 	mu       sync.Mutex
 	active   map[int64]*exchange  // by the id that upstream knows
@@ -58,9 +60,11 @@ func New(cfg Config) (*Bridge, error) {
 		active:   map[int64]*exchange{},
 		parked:   map[string]*exchange{},
 		desk:     newDesk(),
+		levels:   newLevels(),
 	}
 	b.policy.Retries = cfg.Retries
 	b.life, b.end = context.WithCancelCause(context.Background())
+	b.access = newAccess(&b.cfg)
 	b.keeper = newKeeper(b)
 	b.offers = newOffers(b)
 	b.listens = newListens(b)
@@ -73,11 +77,12 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Transport == TransportSSE && cfg.Protocol == EraModern {
 		return nil, errors.New("--transport sse goes with revisions up to 2025-11-25 only: leave out --protocol modern")
 	}
-	e, err := newEndpoint(&b.cfg)
+	b.access.onSignIn = b.offers.signedIn
+	e, err := newEndpoint(&b.cfg, b.access)
 	if err != nil {
 		return nil, err
 	}
-	b.link = &link{cfg: &b.cfg, endpoint: e, life: b.life, feed: b, eras: newEraCache(cfg.StateDir, cfg.URL.String())}
+	b.link = &link{cfg: &b.cfg, endpoint: e, access: b.access, life: b.life, feed: b, eras: newEraCache(cfg.StateDir, cfg.URL.String())}
 	return b, nil
 }
 

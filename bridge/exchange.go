@@ -51,6 +51,7 @@ type exchange struct {
 	evidence evidence // what the record will say
 	job      journaled
 	rounds   rounds
+	refusal  refusal
 }
 
 // newExchange makes the exchange of request m.
@@ -181,6 +182,9 @@ func (x *exchange) decide(s *retry.Situation, up upstream, d *delivery, r **repl
 	b := x.bridge
 	for {
 		s.Verdict, s.Remaining, s.Challenge = (*r).verdict, x.clock.remaining(), (*r).challenge
+		if (*r).connecting != "" && (*r).refusedAccount() {
+			s.Verdict.Outcome = classify.HTTPError // to what came before the request
+		}
 		s.Resumable = (*r).lastEvent != "" && d != nil && d.session != nil
 		decision := retry.Decide(b.policy, *s, b.budget, time.Now(), waits)
 		x.evidence.decided(decision.Why)
@@ -193,6 +197,11 @@ func (x *exchange) decide(s *retry.Situation, up upstream, d *delivery, r **repl
 		case decision.Action == retry.Resume:
 			*r = x.resume(up, d, *r)
 		case decision.Action == retry.CollectInput && x.asksForHost():
+			return &decision
+		case decision.Action == retry.SignIn || decision.Action == retry.StepUp:
+			if x.isAbandoned() && !x.tasked || !x.authorize(*r) {
+				return nil
+			}
 			return &decision
 		case x.isAbandoned():
 			return nil
@@ -214,6 +223,7 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 		x.evidence.noConnection(&r)
 		return up, nil, &r
 	}
+	x.lowerLevel(up)
 	d := x.delivery(up)
 	x.bridge.track(x, d.id)
 	x.evidence.sending()
@@ -292,6 +302,10 @@ func (x *exchange) comply(up upstream, d *delivery, action retry.Action, s *retr
 		x.settling.Lock()
 		x.tool = x.bridge.offers.tool(x.profile, x.toolName)
 		x.settling.Unlock()
+	case retry.SignIn:
+		s.SignedIn = true
+	case retry.StepUp:
+		s.SteppedUp = true
 	case retry.PickVersion:
 		s.VersionPicked = true
 		x.bridge.link.forget(up)
