@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcpbridge/mcpbridge/auth"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
@@ -503,4 +504,93 @@ func TestHTTPSSEClose(t *testing.T) {
 		c.wants(c.call(c.ctx, true), classify.Unreachable, classify.None)
 	})
 	goleak.VerifyNone(t, before)
+}
+
+// A stream that stays silent, as that of another transport may, is given up.
+func TestHTTPSSESilentStream(t *testing.T) {
+	t.Parallel()
+	s := newSSEServer(t, &sseServer{get: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}})
+	c := newSSEClient(t, s, "/mcp")
+	r := c.call(c.ctx, true)
+	c.wants(r, classify.Unreachable, classify.None)
+	if !strings.Contains(r.verdict.Why, "endpoint event") || !notSSE(r) {
+		t.Errorf("said %q; shows that the server speaks another transport: %v", r.verdict.Why, notSSE(r))
+	}
+}
+
+// A remembered transport is given up where the server answers otherwise.
+func TestHTTPSSERemembered(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		remembered string
+		era        bridgetest.Era
+		then       string
+	}{
+		{sseEraName, bridgetest.Both, modernEraName},
+		{sseEraName, bridgetest.Legacy, legacyEraName},
+		{sseEraName, bridgetest.SSE, sseEraName},
+		{legacyEraName, bridgetest.SSE, sseEraName},
+		{modernEraName, bridgetest.SSE, sseEraName},
+	} {
+		up, err := bridgetest.Start(bridgetest.Options{Era: one.era})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(up.Close)
+		dir := t.TempDir()
+		eras := newEraCache(dir, up.URL())
+		eras.set(one.remembered)
+		ctx, host := startSSEBridge(t, sseTestConfig{URL: up.URL(), StateDir: dir}, bridgetest.HostOptions{})
+		if _, err := host.Initialize(ctx, rev2025_06_18, ""); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := host.CallTool(ctx, "write_note", `{"key":"k"}`)
+		if err != nil || reply.IsError() || up.Ledger().Deliveries("write_note") != 1 {
+			t.Errorf("%s, then %v: %s, %v", one.remembered, one.era, reply.Raw, err)
+		}
+		if got := eras.get(); got != one.then {
+			t.Errorf("%s, then %v: remembers %s, want %s", one.remembered, one.era, got, one.then)
+		}
+	}
+}
+
+// A server that stops to speak HTTP+SSE while the bridge runs is looked at anew.
+func TestHTTPSSEDoubt(t *testing.T) {
+	t.Parallel()
+	s := &sseServer{endpoint: "/m"}
+	var moved atomic.Bool
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		if moved.Load() {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		s.stream(w, r)
+	}
+	s = newSSEServer(t, s)
+	c := newSSEClient(t, s, "/sse")
+	cfg := *c.endpoint.cfg
+	life, end := context.WithCancel(c.ctx)
+	l := &link{cfg: &cfg, endpoint: c.endpoint, life: life, feed: c.feed, eras: newEraCache(t.TempDir(), cfg.URL.String())}
+	t.Cleanup(func() { end(); l.close(context.Background()) })
+	l.eras.set(sseEraName)
+	up, failed := l.ready(c.ctx, c.p)
+	if failed != nil {
+		t.Fatal(failed.verdict.Why)
+	}
+	first := up.(*httpSSE).session(c.p)
+	moved.Store(true)
+	s.endStream()
+	<-first.gone
+	for range contradictions {
+		if _, failed := l.ready(c.ctx, c.p); failed == nil || !strings.Contains(failed.verdict.Why, "404") {
+			t.Fatalf("after the server has moved: %v", failed)
+		}
+	}
+	if l.known() != nil || l.eras.get() != "" {
+		t.Errorf("still believes in %v, and remembers %q", l.known(), l.eras.get())
+	}
 }
