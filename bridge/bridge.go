@@ -323,6 +323,8 @@ func (b *Bridge) notification(m *jsonrpc.Message) {
 				x.passProgress(m)
 			}
 		}
+	case "notifications/message":
+		b.passLog(m)
 	case "notifications/cancelled":
 		// A server's cancel of its own question; questions end by themselves.
 	default:

@@ -1,7 +1,10 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
@@ -64,4 +67,26 @@ func (x *exchange) setUpstreamLevel(up upstream) bool {
 		x.bridge.cfg.Log.Warn("the log level could not be set", "level", x.level, "error", r.verdict.Why)
 	}
 	return r.verdict.Outcome == classify.Result || r.verdict.Outcome == classify.JSONRPCError
+}
+
+// passLog passes a log message that came outside the answer to a request: to a
+// legacy host, and once to a modern one if an open request of it asked.
+func (b *Bridge) passLog(m *jsonrpc.Message) {
+	if b.wantsLog(m) {
+		b.host.out.Notify("", bytes.Clone(m.Raw))
+		return
+	}
+	b.host.tell(bytes.Clone(m.Raw))
+}
+
+// wantsLog reports whether an open request of a modern host asked for m.
+func (b *Bridge) wantsLog(m *jsonrpc.Message) bool {
+	b.mu.Lock()
+	open := slices.Collect(maps.Values(b.active))
+	b.mu.Unlock()
+	return slices.ContainsFunc(open, func(x *exchange) bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return !x.closed && x.profile.era == modernEra && x.atLevel(m)
+	})
 }

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -63,7 +64,7 @@ func goSDKText(s string) *mcp.CallToolResult {
 func addGoSDKTools(s *mcp.Server, u *upstream) {
 	goSDKTool(s, "echo", echoSchema, goSDKEcho)
 	goSDKTool(s, "walk", emptySchema, goSDKWalk(u))
-	goSDKTool(s, "chat", chatSchema, goSDKChat)
+	goSDKTool(s, "chat", chatSchema, goSDKChat(u))
 	goSDKTool(s, "fail", emptySchema, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		r := goSDKText("it failed")
 		r.IsError = true
@@ -101,15 +102,15 @@ func goSDKWalk(u *upstream) mcp.ToolHandler {
 	}
 }
 
-func goSDKChat(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var a struct{ Level, Text string }
-	if err := json.Unmarshal(r.Params.Arguments, &a); err != nil {
-		return nil, err
+func goSDKChat(u *upstream) mcp.ToolHandler {
+	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var a struct{ Level, Text string }
+		if err := json.Unmarshal(r.Params.Arguments, &a); err != nil {
+			return nil, err
+		}
+		err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(a.Level), Data: a.Text})
+		return goSDKText("said " + a.Text), errors.Join(err, u.said(ctx, a.Text))
 	}
-	if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(a.Level), Data: a.Text}); err != nil {
-		return nil, err
-	}
-	return goSDKText("said " + a.Text), nil
 }
 
 func addGoSDKResources(s *mcp.Server) {

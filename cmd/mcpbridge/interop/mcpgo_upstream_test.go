@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func mcpGoTool(s *server.MCPServer, name, schema string, run server.ToolHandlerF
 func addMCPGoTools(s *server.MCPServer, u *upstream) {
 	mcpGoTool(s, "echo", echoSchema, mcpGoEcho)
 	mcpGoTool(s, "walk", emptySchema, mcpGoWalk(u))
-	mcpGoTool(s, "chat", chatSchema, mcpGoChat)
+	mcpGoTool(s, "chat", chatSchema, mcpGoChat(u))
 	mcpGoTool(s, "fail", emptySchema, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultError("it failed"), nil
 	})
@@ -68,13 +69,13 @@ func mcpGoWalk(u *upstream) server.ToolHandlerFunc {
 	}
 }
 
-func mcpGoChat(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	text := r.GetString("text", "")
-	note := mcp.NewLoggingMessageNotification(mcp.LoggingLevel(r.GetString("level", "info")), "", text)
-	if err := server.ServerFromContext(ctx).SendLogMessageToClient(ctx, note); err != nil {
-		return nil, err
+func mcpGoChat(u *upstream) server.ToolHandlerFunc {
+	return func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		text := r.GetString("text", "")
+		note := mcp.NewLoggingMessageNotification(mcp.LoggingLevel(r.GetString("level", "info")), "", text)
+		err := server.ServerFromContext(ctx).SendLogMessageToClient(ctx, note)
+		return mcp.NewToolResultText("said " + text), errors.Join(err, u.said(ctx, text))
 	}
-	return mcp.NewToolResultText("said " + text), nil
 }
 
 func addMCPGoResources(s *server.MCPServer) {

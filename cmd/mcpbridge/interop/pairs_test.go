@@ -230,21 +230,26 @@ func checkCompletion(t *testing.T, h host, _ *upstream) {
 
 // checkLogging: what is below the level does not come, what is at it does. The
 // first would have come before the second.
-func checkLogging(t *testing.T, h host, _ *upstream) {
+func checkLogging(t *testing.T, h host, up *upstream) {
 	ctx := limited(t)
-	if err := h.chat(ctx, "warning", "info", "quiet"); err != nil {
+	if err := h.chat(ctx, "warning", "info", quiet); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.chat(ctx, "warning", "warning", "loud"); err != nil {
-		t.Fatal(err)
-	}
+	done := make(chan error, 1)
+	go func() { done <- h.chat(ctx, "warning", "warning", loud) }()
 	select {
 	case got := <-h.heard().logs:
-		if got != "loud" {
-			t.Errorf("message %q came, want loud", got)
+		if got != loud {
+			t.Errorf("message %q came, want %q", got, loud)
 		}
+	case err := <-done:
+		t.Fatalf("chat returned %v before its message came", err)
 	case <-ctx.Done():
 		t.Fatal("no message came")
+	}
+	up.proceed <- struct{}{}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

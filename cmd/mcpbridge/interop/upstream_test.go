@@ -28,6 +28,7 @@ const (
 	emptySchema    = `{"type":"object"}`
 	weatherSchema  = `{"type":"object","properties":{"city":{"type":"string"},"celsius":{"type":"number"}},"required":["city","celsius"]}`
 	progressSteps  = 2
+	quiet, loud    = "quiet", "loud" // what chat says below and at the level
 	structuredText = `{"celsius":21.5,"city":"Bern"}`
 )
 
@@ -45,7 +46,7 @@ type upstream struct {
 	flags   []string          // for the program
 	addTool func(name string) // the server then says that its list has changed
 
-	proceed   chan struct{} // walk waits for it after each step
+	proceed   chan struct{} // the test has seen what was sent
 	started   chan struct{} // wait has begun
 	cancelled chan struct{} // wait was told to stop
 	closing   chan struct{} // the test is over
@@ -65,15 +66,32 @@ func (u *upstream) walk(ctx context.Context, report func(step int) error) error 
 		if err := report(i + 1); err != nil {
 			return err
 		}
-		select {
-		case <-u.proceed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-u.closing:
-			return errors.New("stopped walking")
+		if err := u.hold(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// said ends the tool chat: a loud message has to be seen first.
+func (u *upstream) said(ctx context.Context, text string) error {
+	if text != loud {
+		return nil
+	}
+	return u.hold(ctx)
+}
+
+// hold waits until the test has seen what was sent. Some servers lose what a
+// tool sends just before it ends.
+func (u *upstream) hold(ctx context.Context) error {
+	select {
+	case <-u.proceed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-u.closing:
+		return errors.New("the test is over")
+	}
 }
 
 // wait is the tool of that name.
@@ -139,7 +157,7 @@ func loopbackTools(u *upstream) []bridgetest.Tool {
 			return bridgetest.Failure("it failed"), nil
 		}},
 		{Name: "weather", Annotations: marks, InputSchema: []byte(emptySchema), Output: []byte(weatherSchema), Run: runWeather},
-		{Name: "chat", Annotations: marks, InputSchema: []byte(chatSchema), Run: runChat},
+		{Name: "chat", Annotations: marks, InputSchema: []byte(chatSchema), Run: runChat(u)},
 		{Name: "wait", Annotations: marks, InputSchema: []byte(emptySchema), Run: func(c *bridgetest.Call) (any, error) {
 			return nil, u.wait(c.Context())
 		}},
@@ -158,13 +176,15 @@ func runWeather(*bridgetest.Call) (any, error) {
 	return bridgetest.Structured(map[string]any{"city": "Bern", "celsius": 21.5}), nil
 }
 
-func runChat(c *bridgetest.Call) (any, error) {
-	var a struct{ Level, Text string }
-	if err := c.Bind(&a); err != nil {
-		return nil, err
+func runChat(u *upstream) func(*bridgetest.Call) (any, error) {
+	return func(c *bridgetest.Call) (any, error) {
+		var a struct{ Level, Text string }
+		if err := c.Bind(&a); err != nil {
+			return nil, err
+		}
+		c.Log(a.Level, a.Text)
+		return bridgetest.Text("said " + a.Text), u.said(c.Context(), a.Text)
 	}
-	c.Log(a.Level, a.Text)
-	return bridgetest.Text("said " + a.Text), nil
 }
 
 // serve starts a server of others, and closes what that leaves open.
