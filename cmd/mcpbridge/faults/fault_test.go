@@ -28,12 +28,14 @@ const (
 
 // A fault is one row of the matrix: the facts about it.
 type fault struct {
-	name  string   // as README names it
+	name  string   // of its row
+	short string   // as README names it; "" is name, "-" leaves it out where it says no more than another row
 	specs []string // for bridgetest; none where set does it
 	sight sight
 
 	acts    bool // the tool runs before the fault strikes
 	once    bool // only the first delivery is struck
+	mends   bool // the bridge mends it in the background; a retry may come before that or after
 	longAsk bool // Retry-After is longer than any host waits
 	learnt  bool // the first call is redirected, a delivery that runs nothing, and the way is remembered
 	unread  bool // the request is not read whole: the ledger has no delivery of the tool
@@ -81,6 +83,7 @@ func statuses() []fault {
 		plain := fault{name: fmt.Sprintf("HTTP %d", code), specs: []string{fmt.Sprintf("status:%d", code)}, sight: sights[code]}
 		later := plain
 		later.name += ", Retry-After"
+		later.short = "-"
 		later.specs = []string{plain.specs[0] + ";retry-after=1"}
 		all = append(all, plain, later)
 	}
@@ -94,11 +97,16 @@ func statuses() []fault {
 // afterEffect are errors by status although the tool has run.
 func afterEffect() []fault {
 	var all []fault
-	for code, s := range map[int]sight{400: clientError, 408: serverError, 500: serverError, 502: serverError, 503: serverError, 504: serverError} {
-		all = append(all, fault{
-			name:  fmt.Sprintf("HTTP %d after the effect", code),
-			specs: []string{fmt.Sprintf("status-after-effect:%d", code)}, sight: s, acts: true,
-		})
+	for _, code := range []int{400, 408, 500, 502, 503, 504} {
+		f := fault{name: fmt.Sprintf("HTTP %d after the effect", code), specs: []string{fmt.Sprintf("status-after-effect:%d", code)}, sight: serverError, acts: true}
+		if code == 400 {
+			f.sight = clientError
+		} else if code > 408 {
+			f.short = "-"
+		} else {
+			f.short = "HTTP 408, 500, 502, 503, 504 after the effect"
+		}
+		all = append(all, f)
 	}
 	return all
 }
@@ -110,13 +118,22 @@ func lies() []fault {
 		{name: "empty 202", specs: []string{"empty:202"}, sight: garbage},
 		{name: "web page instead of a reply", specs: []string{"html:200"}, sight: garbage},
 	}
-	for spec, name := range map[string]string{
-		"malformed": "reply that is no JSON", "truncated-json": "reply that ends in the middle", "wrong-id": "reply to another id",
-		"null-id": "reply to the id null", "no-id": "reply without id", "both": "result and error at once", "not-2.0": "reply of JSON-RPC 1.0",
-		"duplicate-names": "two results under one name", "batch": "array instead of a reply", "bad-error": "error that is no object",
-		"bad-content": "content that is no array", "bad-is-error": "isError that is no boolean", "unknown-result-type": "unknown resultType",
+	for _, lie := range []struct{ spec, name string }{
+		{"malformed", "reply that is no JSON"},
+		{"truncated-json", "reply that ends in the middle"},
+		{"wrong-id", "reply to another id"},
+		{"null-id", "reply to the id null"},
+		{"no-id", "reply without id"},
+		{"both", "result and error at once"},
+		{"not-2.0", "reply of JSON-RPC 1.0"},
+		{"duplicate-names", "two results under one name"},
+		{"batch", "array instead of a reply"},
+		{"bad-error", "error that is no object"},
+		{"bad-content", "content that is no array"},
+		{"bad-is-error", "isError that is no boolean"},
+		{"unknown-result-type", "unknown resultType"},
 	} {
-		all = append(all, fault{name: name, specs: []string{spec}, sight: garbage, acts: true})
+		all = append(all, fault{name: lie.name, specs: []string{lie.spec}, sight: garbage, acts: true})
 	}
 	return all
 }
@@ -135,11 +152,13 @@ func cuts() []fault {
 		{name: "reset after half the reply", specs: []string{"cut-phase:half-reply"}, sight: broken, acts: true},
 		{name: "reply lost, connection closed", specs: []string{"lost-reply"}, sight: broken, acts: true},
 	}
+	short := "reset at any byte of the response"
 	for _, n := range []int{0, 1, 9, 16, 40, 120, 180} {
 		all = append(all, fault{
-			name:  fmt.Sprintf("reset at byte %d of the response", n),
+			name: fmt.Sprintf("reset at byte %d of the response", n), short: short,
 			specs: []string{fmt.Sprintf("cut:%d", n)}, sight: broken, acts: true,
 		})
+		short = "-"
 	}
 	return all
 }
@@ -177,7 +196,7 @@ func sessions() []fault {
 	return []fault{
 		{name: "session lost, HTTP 404", specs: []string{"session-lost@tools/callx1"}, sight: sessionLost, once: true, legacyOnly: true},
 		{name: "session lost, HTTP 400", specs: []string{"session-400@tools/callx1"}, sight: sessionLost, once: true, legacyOnly: true},
-		{name: "session lost, HTTP 503", specs: []string{"session-503@tools/callx1"}, sight: serverError, legacyOnly: true},
+		{name: "session lost, HTTP 503", specs: []string{"session-503@tools/callx1"}, sight: serverError, mends: true, legacyOnly: true},
 	}
 }
 

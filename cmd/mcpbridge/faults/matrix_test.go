@@ -205,11 +205,11 @@ func (g group) selfLimited() bool {
 	return len(g.specs) > 0 && !slices.ContainsFunc(g.specs, func(s string) bool { return !strings.HasSuffix(s, "x1") })
 }
 
-// entries counts the deliveries of the call. One whose body was not read has no
+// entries counts the deliveries of the call. One whose body is not read has no
 // method in the ledger.
 func (c *cell) entries(all []bridgetest.Entry, after int) {
 	for _, e := range all {
-		if e.Seq > after && e.HTTP == "POST" && (e.Tool == c.tool || e.Method == "") {
+		if e.Seq > after && e.HTTP == "POST" && (e.Tool == c.tool || c.unread && e.Method == "") {
 			c.deliveries++
 		}
 	}

@@ -40,6 +40,12 @@ func expect(f fault, c class, legacy bool) expectation {
 	if c.writes {
 		e.effects = []int{executions(f, n)}
 	}
+	if f.mends && c.repeats {
+		e.deliveries, e.told = []int{2, mostDeliveries}, []string{told, unproven(c)}
+		if c.writes {
+			e.effects = []int{0, 1}
+		}
+	}
 	if f.sight == atAccept {
 		// It depends on the system whether the request was written before the
 		// reset was seen. Either way nothing ran, and the bridge must not claim

@@ -2,11 +2,13 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -51,14 +53,37 @@ func shortTable(cells []cell) string {
 	var b strings.Builder
 	b.WriteString("| What happens | read | idempotent | presumed read | write |\n| --- | --- | --- | --- | --- |\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(r.faults, "; "), strings.Join(r.results, " | "))
+		fmt.Fprintf(&b, "| %s | %s |\n", names(r.faults), strings.Join(r.results, " | "))
 	}
 	return b.String()
+}
+
+// names joins the names of faults; plain statuses follow each other as numbers.
+func names(faults []string) string {
+	status := regexp.MustCompile(`^HTTP (\d+)$`)
+	var out strings.Builder
+	after := false // a plain status
+	for i, f := range faults {
+		plain := status.FindStringSubmatch(f)
+		switch {
+		case i == 0:
+			out.WriteString(f)
+		case plain != nil && after:
+			out.WriteString(", " + plain[1])
+		default:
+			out.WriteString("; " + f)
+		}
+		after = plain != nil
+	}
+	return out.String()
 }
 
 func shortRows(cells []cell) []row {
 	var rows []row
 	for _, f := range allFaults() {
+		if f.short == "-" {
+			continue
+		}
 		for _, v := range variants(cells, f) {
 			i := slices.IndexFunc(rows, func(r row) bool { return slices.Equal(r.results, v.results) })
 			if i < 0 {
@@ -93,7 +118,7 @@ func variants(cells []cell, f fault) []row {
 	}
 	var out []row
 	for _, era := range eras {
-		name := f.name
+		name := cmp.Or(f.short, f.name)
 		if len(eras) > 1 {
 			name += " (" + era + " server)"
 		}
@@ -109,6 +134,9 @@ func (c cell) short() string {
 		sent = "not received"
 	} else if c.deliveries > 1 {
 		sent = fmt.Sprintf("sent %d times", c.deliveries)
+		if c.deliveries == 2 {
+			sent = "sent twice"
+		}
 	}
 	if c.effects > 0 {
 		sent += fmt.Sprintf(", %d effect", c.effects)
