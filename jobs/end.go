@@ -21,6 +21,8 @@ type End struct {
 
 	Deliveries int
 
+	HandleOut bool // the host is told of the end with the handle
+
 	staged string // name of the result beside the tables
 }
 
@@ -109,6 +111,10 @@ func (t *txn) settle(j *Job, seen Seen, e End) error {
 	}
 	j.Effect, j.Evidence, j.EndedBy = e.Effect, e.Evidence, e.EndedBy
 	j.Questions, j.Round = nil, Print{}
+	if e.State == OutcomeUnknown {
+		j.Waiter = "" // who waited is told so, or is gone
+	}
+	j.HandleOut = j.HandleOut || e.HandleOut
 	if e.Result != nil && e.State.Settled() {
 		t.keepBody(j, &j.Result, suffixResult, e.Result, e.staged)
 		j.ResultKind = e.Kind
