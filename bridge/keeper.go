@@ -324,6 +324,7 @@ func (x *exchange) endOf(r *reply) jobs.End {
 		e.State, e.Effect = jobs.Failed, jobs.None
 	default:
 		e.State, e.Effect = jobs.OutcomeUnknown, jobs.Possible
+		e.HandleOut = x.bridge.cfg.JobTools != JobToolsNone
 		if r.capture.Ended == classify.Cancelled {
 			e.Evidence = jobs.CancelledByHost
 		}
