@@ -117,9 +117,9 @@ func (k *keeper) queryStatus(ctx context.Context, job jobs.Job, config *StatusCo
 	}
 	d := &delivery{own: true, msg: &m, method: "tools/call", name: config.Tool, tool: k.bridge.offers.tool(p, config.Tool),
 		id: k.bridge.link.newID(), profile: p, giveUp: time.Now().Add(statusTimeout)}
-	r := up.deliver(ctx, d, deaf{})
+	r := k.bridge.link.deliverOwn(ctx, up, d, deaf{})
 	defer r.done()
-	if r.judge(); r.verdict.Outcome != classify.ToolSuccess {
+	if r.verdict.Outcome != classify.ToolSuccess {
 		return nil
 	}
 	return slices.Clone(r.verdict.Reply.Bytes(r.verdict.Reply.Result))

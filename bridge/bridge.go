@@ -77,12 +77,13 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Transport == TransportSSE && cfg.Protocol == EraModern {
 		return nil, errors.New("--transport sse goes with revisions up to 2025-11-25 only: leave out --protocol modern")
 	}
-	b.access.onSignIn = b.offers.signedIn
-	e, err := newEndpoint(&b.cfg, b.access)
+	e, err := newEndpoint(&b.cfg)
 	if err != nil {
 		return nil, err
 	}
-	b.link = &link{cfg: &b.cfg, endpoint: e, access: b.access, life: b.life, feed: b, eras: newEraCache(cfg.StateDir, cfg.URL.String())}
+	b.access = e.access
+	b.access.onSignIn = b.offers.signedIn
+	b.link = &link{cfg: &b.cfg, endpoint: e, life: b.life, feed: b, eras: newEraCache(cfg.StateDir, cfg.URL.String())}
 	return b, nil
 }
 

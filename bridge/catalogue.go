@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -63,13 +64,27 @@ func (c *catalogue) changed(old *catalogue) []string {
 	return names
 }
 
-// A shelf keeps catalogues in the state directory, one file for each server
-// URL, principal, protocol version and declared capabilities.
+// A shelf keeps catalogues in the state directory: a directory for each server
+// URL and principal, a file for each protocol version and declared capabilities.
 type shelf struct {
 	dir string // empty: nothing is kept
 	url string
-	who string // principal
 	now func() time.Time
+}
+
+// ForgetCatalogues removes what a state directory holds of an account's
+// catalogues of one server.
+func ForgetCatalogues(stateDir string, server *url.URL, principal string) error {
+	if stateDir == "" {
+		return nil
+	}
+	s := shelf{dir: stateDir, url: server.String()}
+	return os.RemoveAll(s.room(principal))
+}
+
+// room is the directory of one principal.
+func (s *shelf) room(who string) string {
+	return filepath.Join(s.dir, "catalogues", shortHash(s.url, who))
 }
 
 // shelved is a catalogue as it is stored.
@@ -85,16 +100,16 @@ type shelved struct {
 	Tools        []json.RawMessage `json:"tools"`
 }
 
-func (s *shelf) file(p *profile) string {
-	return filepath.Join(s.dir, "catalogues", shortHash(s.url, s.who, p.version, p.key)+".json")
+func (s *shelf) file(who string, p *profile) string {
+	return filepath.Join(s.room(who), shortHash(p.version, p.key)+".json")
 }
 
 // load returns the stored catalogue for p, or nil.
-func (s *shelf) load(p *profile, box *toolbox) *catalogue {
+func (s *shelf) load(who string, p *profile, box *toolbox) *catalogue {
 	if s.dir == "" {
 		return nil
 	}
-	b, err := os.ReadFile(s.file(p))
+	b, err := os.ReadFile(s.file(who, p))
 	if err != nil {
 		return nil
 	}
@@ -119,7 +134,7 @@ func (s *shelf) load(p *profile, box *toolbox) *catalogue {
 
 // save stores c for p. raws are the tools as upstream listed them: what is
 // hidden by configuration may be wanted next time.
-func (s *shelf) save(p *profile, c *catalogue, raws [][]byte) error {
+func (s *shelf) save(who string, p *profile, c *catalogue, raws [][]byte) error {
 	if s.dir == "" {
 		return nil
 	}
@@ -135,13 +150,13 @@ func (s *shelf) save(p *profile, c *catalogue, raws [][]byte) error {
 	if err != nil {
 		return err
 	}
-	return writeState(s.file(p), b)
+	return writeState(s.file(who, p), b)
 }
 
 // drop forgets what is stored for p: after a 401 or 403 that stayed one.
-func (s *shelf) drop(p *profile) {
+func (s *shelf) drop(who string, p *profile) {
 	if s.dir != "" {
-		os.Remove(s.file(p))
+		os.Remove(s.file(who, p))
 	}
 }
 

@@ -97,12 +97,14 @@ type Config struct {
 	Transport TransportChoice
 
 	// The network.
-	Headers    []auth.Header
-	Proxy      string // "": environment, "direct", or a URL
-	CACert     string // file names
-	ClientCert string
-	ClientKey  string
-	NoCookies  bool
+	Headers     []auth.Header
+	Credentials Credentials // nil: Headers are all there is
+	Login       string      // command with which a person signs in, for texts
+	Proxy       string      // "": environment, "direct", or a URL
+	CACert      string      // file names
+	ClientCert  string
+	ClientKey   string
+	NoCookies   bool
 
 	// Limits, in bytes.
 	MaxMessage    int64 // one message of either side

@@ -23,6 +23,7 @@ import (
 type endpoint struct {
 	wire   *wire.Client
 	memory *memory
+	access *access
 	cfg    *Config
 	log    *slog.Logger
 }
@@ -43,10 +44,24 @@ func (e *endpoint) send(ctx context.Context, req *wire.Request, expect classify.
 	return e.collect(ctx, req, &reply{expect: expect}, s)
 }
 
+// sendOwn is send for a request of the bridge's own: if credentials were refused
+// and could be renewed, it is made once more.
+func (e *endpoint) sendOwn(ctx context.Context, req *wire.Request, expect classify.Expectation, s sink) *reply {
+	again := *req
+	again.Header = req.Header.Clone() // without what was presented
+	r := e.send(ctx, req, expect, s)
+	if !e.access.mended(ctx, r) {
+		return r
+	}
+	r.done()
+	return e.send(ctx, &again, expect, s)
+}
+
 // collect is send into a reply that says what is expected.
 func (e *endpoint) collect(ctx context.Context, req *wire.Request, r *reply, s sink) *reply {
 	r.endedBy = byUpstream
 	ctx, idle := e.idleWatch(ctx)
+	ctx, shown := e.access.watch(ctx)
 	resp, err := e.wire.Do(ctx, req)
 	if err != nil {
 		idle.stop()
@@ -54,6 +69,7 @@ func (e *endpoint) collect(ctx context.Context, req *wire.Request, r *reply, s s
 		return r
 	}
 	r.head(resp)
+	e.access.heard(r, shown)
 	body := io.Reader(resp.Body)
 	if idle != nil {
 		body = idle.reader(resp.Body)
@@ -102,7 +118,7 @@ func (r *reply) head(resp *wire.Response) {
 	r.capture.Status, r.capture.Header, r.capture.Received = resp.Status, resp.Header, resp.Received
 	r.capture.Detail = resp.Redirect
 	r.contentType = resp.Header.Get("Content-Type")
-	r.challenge = resp.Header.Get("Www-Authenticate")
+	r.challenge = strings.Join(resp.Header.Values("Www-Authenticate"), ", ")
 }
 
 // isStream reports whether the answer is an event stream, whatever the case

@@ -88,8 +88,7 @@ func (l *link) page(ctx context.Context, up upstream, p *profile, method string,
 		own = p.asLegacy()
 	}
 	d := &delivery{own: true, msg: &m, method: method, id: l.newID(), profile: own, giveUp: time.Now().Add(pageTimeout)}
-	r := up.deliver(ctx, d, deaf{})
-	r.judge()
+	r := l.deliverOwn(ctx, up, d, deaf{})
 	if r.verdict.SessionLost {
 		r.done()
 		up.renew(d)
@@ -97,8 +96,7 @@ func (l *link) page(ctx context.Context, up upstream, p *profile, method string,
 			return failed
 		}
 		d.id = l.newID()
-		r = up.deliver(ctx, d, deaf{})
-		r.judge()
+		r = l.deliverOwn(ctx, up, d, deaf{})
 	}
 	l.heard(up, &r.verdict)
 	return r

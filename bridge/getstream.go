@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
@@ -38,8 +39,15 @@ func (u *legacy) listen(s *session) {
 	var last string
 	pause := firstPause
 	for again := false; ctx.Err() == nil; again = true {
+		signedIn := u.endpoint.access.changes()
 		r := u.get(ctx, s, last, &sessionSink{u.feed, u, s})
 		r.done()
+		if r.capture.Status == http.StatusUnauthorized && r.decision.Action == auth.SignIn {
+			if !u.endpoint.access.wait(ctx, signedIn, maxPause) {
+				return
+			}
+			continue
+		}
 		if r.capture.Status != 0 && (r.capture.Status/100 != 2 || !r.isStream()) && !transientStatus(r.capture.Status) {
 			return // no such stream here: 405, a page, a list of links
 		}
@@ -89,7 +97,7 @@ func (u *legacy) get(ctx context.Context, s *session, last string, out sink) *re
 	if last != "" {
 		h[hdrLastEvent] = []string{last}
 	}
-	return u.endpoint.send(ctx, &wire.Request{Method: http.MethodGet, Header: h}, classify.Expectation{Protocol: s.handshake.Version}, out)
+	return u.endpoint.sendOwn(ctx, &wire.Request{Method: http.MethodGet, Header: h}, classify.Expectation{Protocol: s.handshake.Version}, out)
 }
 
 // resume goes on with the answer to d by GET and Last-Event-ID: 2025-11-25,
@@ -116,6 +124,8 @@ func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sin
 			if n := len(r.capture.Replies); n > 0 && r.matches(&r.capture.Replies[n-1]) {
 				return r
 			}
+		case u.endpoint.access.mended(ctx, r):
+			// Asked for once more with what is presented now.
 		case status != 0 && !transientStatus(status):
 			r.done()
 			broken.lastEvent = "" // refused: nothing left to resume

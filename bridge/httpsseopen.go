@@ -72,7 +72,11 @@ func (u *httpSSE) hold(s *sseSession) {
 	late := time.AfterFunc(endpointTimeout, func() { s.cancel(limitReached("the time for the endpoint event")) })
 	defer late.Stop()
 	r := &reply{connecting: openingStream, endedBy: byUpstream, expect: classify.Expectation{Protocol: rev2024_11_05}}
-	resp, err := u.endpoint.wire.Do(s.ctx, &wire.Request{Method: http.MethodGet, Header: header(hdrAccept, acceptSSE)})
+	resp, err := u.openStream(s, r)
+	if err == nil && u.endpoint.access.mended(s.ctx, r) {
+		resp.Body.Close()
+		resp, err = u.openStream(s, r)
+	}
 	if err != nil {
 		r.failed(s.ctx, err)
 		r.judge()
@@ -80,7 +84,6 @@ func (u *httpSSE) hold(s *sseSession) {
 		return
 	}
 	defer resp.Body.Close()
-	r.head(resp)
 	if !r.isStream() {
 		u.noStream(s, r, resp)
 		return
@@ -99,6 +102,18 @@ func (u *httpSSE) hold(s *sseSession) {
 	s.end(how)
 	s.cancel(how)
 	<-s.ready
+}
+
+// openStream asks for the stream and reads the head of the answer into r.
+func (u *httpSSE) openStream(s *sseSession, r *reply) (*wire.Response, error) {
+	ctx, shown := u.endpoint.access.watch(s.ctx)
+	resp, err := u.endpoint.wire.Do(ctx, &wire.Request{Method: http.MethodGet, Header: header(hdrAccept, acceptSSE)})
+	if err != nil {
+		return nil, err
+	}
+	r.head(resp)
+	u.endpoint.access.heard(r, shown)
+	return resp, nil
 }
 
 // noStream ends the opening of a session whose GET was answered by something

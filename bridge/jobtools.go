@@ -45,6 +45,9 @@ func (b *Bridge) describeJob() []byte {
 		"With a handle this tool returns the state or, once the call has ended, its original result; wait_seconds waits for that. "+
 		"Without a handle it lists the calls that still run, are unknown or were not read yet, and says how the connection to %s is. "+
 		"A result too long for one answer is read with offset.", b.cfg.Server, b.cfg.Server)
+	if b.access.needsSignIn() {
+		text = signInByCalling + " " + text
+	}
 	return concat(`{"name":"`, jobTool, `","description":`, quote(text), `,"inputSchema":{"type":"object","properties":{`,
 		`"handle":{"type":"string"},"wait_seconds":{"type":"number","minimum":0},"offset":{"type":"integer","minimum":0},"tool":{"type":"string"}}}`,
 		`,"annotations":{"readOnlyHint":true,"openWorldHint":false}}`)
@@ -107,22 +110,22 @@ func (k *keeper) find(x *exchange, args []byte) (jobs.Job, bool) {
 	text, _ := jsonrpc.String(jsonrpc.Get(args, "handle"))
 	h, err := jobs.ParseHandle(text)
 	if err != nil {
-		x.say(fmt.Sprintf("FAILED: %q is no handle. Next: call %s without a handle to see the handles of server %s.", cut(text, 60), jobTool, k.account.Server), true)
+		x.say(fmt.Sprintf("FAILED: %q is no handle. Next: call %s without a handle to see the handles of server %s.", cut(text, 60), jobTool, k.account().Server), true)
 		return jobs.Job{}, false
 	}
 	job, err := k.journal.Find(x.ctx, h)
 	switch {
-	case errors.Is(err, jobs.ErrNotFound) || err == nil && job.Server == k.account.Server && job.Principal != k.account.Principal:
+	case errors.Is(err, jobs.ErrNotFound) || err == nil && job.Server == k.account().Server && !k.mayShow(&job):
 		more := ""
 		var gone *jobs.NotFoundError
 		if errors.As(err, &gone) && !gone.SetAside.IsZero() {
 			more = " A damaged journal was set aside at " + gone.SetAside.UTC().Format(time.RFC3339) + "; the call may be recorded there."
 		}
 		x.say(fmt.Sprintf("FAILED: job %s was not found on server %s. Not found does not mean not done: the call may have been executed.%s Next: look at the current state with a tool that only reads.",
-			h, k.account.Server, more), true)
+			h, k.account().Server, more), true)
 	case err != nil:
 		x.say(fmt.Sprintf("FAILED: the journal cannot be read at the moment: %s. Next: try again.", err), true)
-	case job.Server != k.account.Server:
+	case job.Server != k.account().Server:
 		x.say(fmt.Sprintf("FAILED: job %s belongs to server %s. Next: ask there.", h, job.Server), true)
 	default:
 		return job, true
@@ -133,6 +136,10 @@ func (k *keeper) find(x *exchange, args []byte) (jobs.Job, bool) {
 // showJob is mcpbridge_job.
 func (k *keeper) showJob(x *exchange, args []byte) {
 	if len(jsonrpc.Get(args, "handle")) == 0 {
+		if text := x.signInFirst(); text != "" {
+			x.say(text, true)
+			return
+		}
 		k.list(x, args, "", true)
 		return
 	}
@@ -216,7 +223,7 @@ func (k *keeper) piece(x *exchange, job *jobs.Job, offset []byte) {
 // list shows the jobs that may need somebody (attention), or all of a state.
 func (k *keeper) list(x *exchange, args []byte, state string, attention bool) {
 	tool, _ := jsonrpc.String(jsonrpc.Get(args, "tool"))
-	f := jobs.Filter{Server: k.account.Server, Principal: k.account.Principal, Tool: tool,
+	f := jobs.Filter{Server: k.account().Server, Principal: k.account().Principal, Tool: tool,
 		Directory: k.bridge.cfg.Directory, Attention: attention, Limit: maxJobList}
 	if state != "" {
 		var s jobs.State
@@ -243,7 +250,7 @@ func (k *keeper) list(x *exchange, args []byte, state string, attention bool) {
 		list = append(list, x.jobJSON(&j, line, false)...)
 	}
 	if len(found) == 0 {
-		text.WriteString("No call to server " + k.account.Server + " is running, unknown or unread.\n")
+		text.WriteString("No call to server " + k.account().Server + " is running, unknown or unread.\n")
 	}
 	text.WriteString(k.bridge.statusText() + k.bridge.lingerText() + k.bridge.countersText())
 	x.answerText(x.ownResult(concat(`{"content":[`, textBlock(text.String()), `],"structuredContent":{"message":`, quote(text.String()), `,"jobs":`, append(list, ']'), `},"isError":false}`)))
@@ -430,7 +437,7 @@ func (k *keeper) instructions() string {
 	text := fmt.Sprintf("A call that takes long is answered with a handle (job_...): collect its result with %s, and do not repeat the call. An OUTCOME UNKNOWN is settled with %s after checking.", jobTool, resolveTool)
 	ctx, cancel := context.WithTimeout(k.bridge.life, unreadLimit)
 	defer cancel()
-	found, err := k.journal.List(ctx, jobs.Filter{Server: k.account.Server, Principal: k.account.Principal,
+	found, err := k.journal.List(ctx, jobs.Filter{Server: k.account().Server, Principal: k.account().Principal,
 		Directory: k.bridge.cfg.Directory, Attention: true, Limit: 3})
 	if err != nil || len(found) == 0 {
 		return text

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/jobs"
@@ -20,7 +22,8 @@ import (
 type keeper struct {
 	bridge  *Bridge
 	journal Journal
-	account jobs.Account
+
+	wasAnonymous atomic.Bool // a call was begun before anybody signed in
 
 	mu        sync.Mutex
 	live      map[jobs.Handle]*exchange // whose deliveries this process makes
@@ -62,25 +65,47 @@ func newKeeper(b *Bridge) *keeper {
 	}
 	return &keeper{
 		bridge: b, journal: b.cfg.Jobs,
-		account: jobs.Account{Server: b.cfg.Server, Principal: b.principal()},
-		live:    map[jobs.Handle]*exchange{}, last: map[jobs.Handle]glance{}, followed: map[jobs.Handle]bool{},
+		live: map[jobs.Handle]*exchange{}, last: map[jobs.Handle]glance{}, followed: map[jobs.Handle]bool{},
 	}
 }
 
-// principal is the account that jobs belong to.
-func (b *Bridge) principal() string {
-	if b.cfg.Principal != "" {
-		return b.cfg.Principal
+// account is whom the next job belongs to: it changes when somebody signs in.
+func (k *keeper) account() jobs.Account {
+	return jobs.Account{Server: k.bridge.cfg.Server, Principal: k.bridge.access.account()}
+}
+
+// mayShow reports whether a job is one of this account, or one that was begun
+// before somebody signed in.
+func (k *keeper) mayShow(job *jobs.Job) bool {
+	a := k.account()
+	return job.Account == a || k.wasAnonymous.Load() && job.Account == jobs.Account{Server: a.Server, Principal: auth.Anonymous}
+}
+
+// underAccount reports whether the call of x may be sent again after the refusal
+// r. If it was journaled for another account than the one that will make it, that
+// job ends here, unexecuted, and the call is begun for the right one.
+func (k *keeper) underAccount(x *exchange, r *reply) bool {
+	if k == nil || x.handle() == "" || x.job.given || x.job.account == k.account() {
+		return true
 	}
-	return "anonymous"
+	k.finish(x, r)
+	if m := x.job.asked; m != nil {
+		x.msg, x.id = m, m.Bytes(m.ID)
+	}
+	x.mu.Lock()
+	x.job = journaled{}
+	x.mu.Unlock()
+	return k.begin(x)
 }
 
 // A journaled is what the journal knows of an exchange's call.
 type journaled struct {
 	handle       jobs.Handle
-	given        bool     // the handle was given out
-	unprotected  string   // why the call is not journaled although it should be
-	meta         []member // what the answer says about journal and other jobs
+	account      jobs.Account     // that the job was begun for
+	asked        *jsonrpc.Message // the call as it came; nil: nothing was put into it
+	given        bool             // the handle was given out
+	unprotected  string           // why the call is not journaled although it should be
+	meta         []member         // what the answer says about journal and other jobs
 	ended        bool
 	deduplicated bool // answered from an earlier job
 	resumable    bool // session and event id were journaled
@@ -149,7 +174,7 @@ func (k *keeper) choice(x *exchange) JournalChoice {
 func (k *keeper) call(x *exchange) jobs.Call {
 	config := k.bridge.toolConfig(x.toolName)
 	c := jobs.Call{
-		Account: k.account, Tool: x.toolName, Arguments: x.msg.Field(jsonrpc.Arguments),
+		Account: k.account(), Tool: x.toolName, Arguments: x.msg.Field(jsonrpc.Arguments),
 		Class: jobClass(x.class), Directory: k.bridge.cfg.Directory,
 		Key: x.hostKey(), MakeKey: config.IdempotencyKey != "",
 		Unannotated: x.tool == nil || !x.tool.annotated, Destructive: x.tool != nil && x.tool.destructive,
@@ -189,6 +214,10 @@ func (x *exchange) hostKey() string {
 // take makes x the exchange of a job that was just begun.
 func (k *keeper) take(x *exchange, b jobs.Begun) {
 	x.setHandle(b.Job.Handle)
+	x.job.account = b.Job.Account
+	if x.job.account.Principal == auth.Anonymous {
+		k.wasAnonymous.Store(true)
+	}
 	if len(b.Others) > 0 {
 		x.job.meta = append(x.job.meta, member{metaOpenJobs, handleList(b.Others)})
 	}
@@ -196,6 +225,7 @@ func (k *keeper) take(x *exchange, b jobs.Begun) {
 		x.job.meta = append(x.job.meta, member{metaEarlier, quote(string(b.Past))})
 	}
 	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" {
+		x.job.asked = x.msg
 		x.putKey(pointer, b.Key)
 	}
 	k.mu.Lock()
@@ -293,7 +323,7 @@ func (k *keeper) nextRound(x *exchange) (jobs.Begun, bool) {
 	if !ok {
 		return jobs.Begun{}, false
 	}
-	job, err := k.journal.NextRound(x.ctx, k.account, []byte(state))
+	job, err := k.journal.NextRound(x.ctx, k.account(), []byte(state))
 	if err != nil {
 		return jobs.Begun{}, false
 	}

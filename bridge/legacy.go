@@ -188,7 +188,7 @@ func (u *legacy) askInitialize(ctx context.Context, s *session, version string) 
 	// Legacy revisions want the version header only after the handshake.
 	h := header(hdrContentType, contentJSON, hdrAccept, acceptBoth)
 	expect := classify.Expectation{Method: "initialize", ID: idJSON(id), Protocol: version}
-	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body}, expect, deaf{})
+	r := u.endpoint.sendOwn(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body}, expect, deaf{})
 	defer r.done()
 	hs, failed := r.handshake()
 	if failed != nil {
@@ -270,7 +270,7 @@ func (u *legacy) initialized(ctx context.Context, s *session) {
 // post sends a notification, or a response to a request of the server.
 func (u *legacy) post(ctx context.Context, s *session, body []byte) error {
 	expect := classify.Expectation{Protocol: s.handshake.Version, Session: s.id != ""}
-	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body}, expect, deaf{})
+	r := u.endpoint.sendOwn(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body}, expect, deaf{})
 	defer r.done()
 	r.judge()
 	if r.verdict.Outcome != classify.Accepted {
@@ -399,7 +399,7 @@ func (u *legacy) restore(ctx context.Context, s *session) {
 	for _, r := range u.standing.of(s.profile) {
 		id := u.newID()
 		body := pair{host: s.profile.era, upstream: legacyEra}.request(r.msg, id, metaPatch{drop: perRequest})
-		got := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body},
+		got := u.endpoint.sendOwn(ctx, &wire.Request{Method: http.MethodPost, Header: s.headers(acceptBoth), Body: body},
 			classify.Expectation{Method: r.msg.Method, ID: idJSON(id), Protocol: s.handshake.Version}, deaf{})
 		got.judge()
 		if got.verdict.Outcome != classify.Result {

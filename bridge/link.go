@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
@@ -182,7 +183,7 @@ func (l *link) probe(p *profile) (upstream, *reply) {
 		l.eras.set(modernEraName)
 		return up, nil
 	}
-	if verdict == noConnection || verdict == saidModern {
+	if verdict == noConnection || verdict == saidModern || verdict == refused {
 		return nil, failed
 	}
 	up, r := l.initialize(p)
@@ -272,6 +273,7 @@ const (
 	saidLegacy                       // any other JSON-RPC error; 400, 404, 405, 406, 415 without a modern one
 	saidModern                       // -32020, -32021, -32022, but nothing that we can work with
 	noConnection                     // the request did not leave
+	refused                          // 401 for want of a token: nothing else would be answered either
 )
 
 // discover probes for a modern server with server/discover.
@@ -287,6 +289,10 @@ func (l *link) discover(p *profile) (upstream, *reply, probeVerdict) {
 	l.mu.Unlock()
 	u := &modern{endpoint: l.endpoint, revision: rev2026_07_28}
 	r := l.ask(ctx, u, p, "server/discover", timeout)
+	if wantsToken(r) && l.endpoint.access.mended(ctx, r) {
+		r.done()
+		r = l.ask(ctx, u, p, "server/discover", timeout)
+	}
 	defer r.done()
 	v := &r.verdict
 	switch {
@@ -311,10 +317,34 @@ func (l *link) discover(p *profile) (upstream, *reply, probeVerdict) {
 		return nil, r, saidLegacy
 	case slices.Contains([]int{400, 404, 405, 406, 415}, v.Status) && v.Outcome == classify.HTTPError:
 		return nil, r, saidLegacy
+	case wantsToken(r):
+		r.connecting = "server/discover"
+		r.judge()
+		return nil, r, refused
 	case r.capture.Sent == classify.NothingSent && r.capture.Ended != classify.Timeout:
 		return nil, r, noConnection
 	}
 	return nil, r, saidNothing // initialize has more time, to connect as well
+}
+
+// wantsToken reports whether the probe was refused for want of a token. A bare
+// 401, or a 403, may come from a guard that does not know the method: it decides
+// nothing, and initialize is asked.
+func wantsToken(r *reply) bool {
+	return r.capture.Status == http.StatusUnauthorized && auth.ParseChallenge(r.capture.Header).Bearer
+}
+
+// deliverOwn makes a delivery of the bridge's own, and once more if credentials
+// were refused and could be renewed.
+func (l *link) deliverOwn(ctx context.Context, up upstream, d *delivery, s sink) *reply {
+	r := up.deliver(ctx, d, s)
+	if r.connecting == "" && l.endpoint.access.mended(ctx, r) {
+		r.done()
+		d.id = l.newID()
+		r = up.deliver(ctx, d, s)
+	}
+	r.judge()
+	return r
 }
 
 // ask makes a request of the bridge's own, without params but for _meta.
@@ -409,6 +439,7 @@ func (l *link) close(ctx context.Context) {
 
 // newEndpoint builds the HTTP side from the configuration.
 func newEndpoint(cfg *Config) (*endpoint, error) {
+	a := newAccess(cfg)
 	client, err := wire.New(wire.Config{
 		URL:            cfg.URL,
 		Headers:        staticHeaders(cfg),
@@ -419,6 +450,7 @@ func newEndpoint(cfg *Config) (*endpoint, error) {
 		ConnectTimeout: cfg.ConnectTimeout,
 		NoCookies:      cfg.NoCookies,
 		UserAgent:      "mcpbridge/" + cfg.Version,
+		Middleware:     a.around(),
 		Log:            cfg.Log,
 	})
 	if err != nil {
@@ -426,13 +458,13 @@ func newEndpoint(cfg *Config) (*endpoint, error) {
 	}
 	stateDir := cfg.StateDir
 	mem := &memory{limit: cfg.MaxMemory, spool: func() (*spool, error) { return newSpool(stateDir) }}
-	return &endpoint{wire: client, memory: mem, cfg: cfg, log: cfg.Log}, nil
+	return &endpoint{wire: client, memory: mem, access: a, cfg: cfg, log: cfg.Log}, nil
 }
 
 func staticHeaders(cfg *Config) http.Header {
 	h := http.Header{}
 	for _, configured := range cfg.Headers {
-		h.Add(configured.Name, configured.Value.Reveal())
+		configured.SetOn(h)
 	}
 	return h
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/jobs"
@@ -273,6 +274,7 @@ func (l *listens) run(ctx context.Context) {
 	defer func() { current.stop() }()
 	pause := firstPause
 	for {
+		signedIn := l.bridge.access.changes()
 		up, want := l.target()
 		switch {
 		case up == nil || want.empty():
@@ -295,7 +297,7 @@ func (l *listens) run(ctx context.Context) {
 				pause = firstPause
 			}
 			current = nil
-			if !wait(ctx, pause) {
+			if !l.bridge.access.wait(ctx, signedIn, pause) {
 				return
 			}
 			pause = min(2*pause, maxPause)
@@ -362,10 +364,9 @@ func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstre
 	d := &delivery{own: true, msg: &m, method: m.Method, id: l.bridge.link.newID(), profile: p}
 	l.bridge.work.Go(func() {
 		defer close(u.done)
-		r := up.deliver(ctx, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { u.heard = true; close(acknowledged) })})
+		r := l.bridge.link.deliverOwn(ctx, up, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { u.heard = true; close(acknowledged) })})
 		r.done()
-		r.judge()
-		u.refused = r.verdict.RPCError != nil || r.capture.Status/100 == 4
+		u.refused = r.verdict.RPCError != nil || r.capture.Status/100 == 4 && r.decision.Action != auth.SignIn
 	})
 	timer := time.NewTimer(pageTimeout)
 	defer timer.Stop()
@@ -411,9 +412,9 @@ func (b *Bridge) subscribeLegacy(x *exchange, uri string, on bool) {
 	}
 	ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
 	defer cancel()
-	r := up.deliver(ctx, &delivery{own: true, msg: &m, method: method, id: b.link.newID(), profile: x.profile}, deaf{})
+	r := b.link.deliverOwn(ctx, up, &delivery{own: true, msg: &m, method: method, id: b.link.newID(), profile: x.profile}, deaf{})
 	defer r.done()
-	if r.judge(); r.verdict.Outcome != classify.Result {
+	if r.verdict.Outcome != classify.Result {
 		b.cfg.Log.Warn("the server did not take a subscription", "method", method, "reason", r.verdict.Why)
 	}
 }

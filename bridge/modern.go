@@ -141,7 +141,7 @@ func (u *modern) notify(ctx context.Context, p *profile, m *jsonrpc.Message) err
 	d := &delivery{msg: m, method: m.Method, profile: p}
 	body := pair{host: p.era, upstream: modernEra}.request(m, 0, u.patch(d))
 	h, _ := u.headers(d)
-	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body}, d.expectation(u.revision), deaf{})
+	r := u.endpoint.sendOwn(ctx, &wire.Request{Method: http.MethodPost, Header: h, Body: body}, d.expectation(u.revision), deaf{})
 	defer r.done()
 	r.judge()
 	if r.verdict.Outcome != classify.Accepted {

@@ -3,10 +3,10 @@ package bridge
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
@@ -22,6 +22,7 @@ type offers struct {
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
+	who    string            // the account whose offers these are
 	all    map[string]*offer // by profile version and key
 	closed bool
 }
@@ -37,13 +38,13 @@ type offer struct {
 	again     bool          // fetch once more when the fetch under way is done
 	changed   chan struct{} // closed and replaced with every change
 	loaded    bool
+	refused   bool // the last try met a refusal of the credentials
 }
 
 func newOffers(b *Bridge) *offers {
-	who := b.cfg.Principal
 	return &offers{
 		bridge: b, log: b.cfg.Log,
-		shelf: &shelf{dir: b.cfg.StateDir, url: urlOf(&b.cfg), who: who, now: time.Now},
+		shelf: &shelf{dir: b.cfg.StateDir, url: urlOf(&b.cfg), now: time.Now},
 		box:   &toolbox{rules: b.rules, keyed: b.keyed, ignore: b.cfg.IgnoreTools, only: b.cfg.OnlyTools, log: b.cfg.Log},
 		all:   map[string]*offer{},
 	}
@@ -59,6 +60,9 @@ func urlOf(cfg *Config) string {
 // offer returns the state for p, reading the stored catalogue the first time;
 // o.mu is held.
 func (o *offers) offer(p *profile) *offer {
+	if o.who == "" {
+		o.who = o.bridge.access.account()
+	}
 	key := p.version + " " + p.key
 	f := o.all[key]
 	if f == nil {
@@ -67,7 +71,7 @@ func (o *offers) offer(p *profile) *offer {
 	}
 	if !f.loaded {
 		f.loaded = true
-		if c := o.shelf.load(p, o.box); c != nil {
+		if c := o.shelf.load(o.who, p, o.box); c != nil {
 			f.catalogue, f.handshake = c, &c.handshake
 		}
 	}
@@ -133,6 +137,10 @@ func (o *offers) await(ctx context.Context, p *profile, limit time.Duration, eno
 			return
 		}
 		o.begin(f)
+		if f.refused { // time does not cure that; who signs in is told of the list then
+			o.mu.Unlock()
+			return
+		}
 		changed := f.changed
 		o.mu.Unlock()
 		select {
@@ -165,13 +173,15 @@ func (o *offers) keepFetching(f *offer) {
 	pause := 250 * time.Millisecond
 	ctx := o.bridge.life
 	for ctx.Err() == nil {
+		signedIn := o.bridge.access.changes()
+		o.sameAccount()
 		up, failed := o.bridge.link.ready(ctx, f.profile)
 		if failed == nil {
 			o.learn(f, o.bridge.handshakeOf(up, f.profile))
 		}
 		ok := failed == nil && o.fetch(ctx, up, f.profile) != nil
 		if failed != nil {
-			o.failed(f, &failed.verdict)
+			o.failed(f, failed)
 		}
 		o.mu.Lock()
 		done := ok && !f.again || o.closed || !ok && f.catalogue != nil
@@ -183,7 +193,7 @@ func (o *offers) keepFetching(f *offer) {
 		}
 		o.mu.Unlock()
 		if !ok {
-			if !wait(ctx, pause) {
+			if !o.bridge.access.wait(ctx, signedIn, pause) {
 				break
 			}
 			pause = min(2*pause, time.Minute)
@@ -200,11 +210,12 @@ func (o *offers) fetch(ctx context.Context, up upstream, p *profile) *catalogue 
 	if h == nil {
 		return nil
 	}
+	who := o.sameAccount()
 	var g gathered
 	if len(jsonrpc.Get(h.Capabilities, "tools")) > 0 {
 		var failed *reply
 		if g, failed = o.bridge.link.gather(ctx, up, p, "tools/list", jsonrpc.Tools); failed != nil {
-			o.failed(&offer{profile: p}, &failed.verdict)
+			o.failed(&offer{profile: p}, failed)
 			if failed.verdict.Outcome != classify.JSONRPCError || failed.verdict.RPCError.Code != codeMethodNotFound {
 				return nil
 			}
@@ -213,7 +224,9 @@ func (o *offers) fetch(ctx context.Context, up upstream, p *profile) *catalogue 
 	}
 	c := newCatalogue(*h, up.era(), g.items, g.hints, o.box, time.Now())
 	c.fresh = true
-	o.put(p, c, g.items)
+	if !o.put(who, p, c, g.items) {
+		return nil
+	}
 	return c
 }
 
@@ -238,17 +251,21 @@ func (b *Bridge) handshakeOf(up upstream, p *profile) *handshake {
 }
 
 // put replaces the catalogue and tells the host if its list is not true any
-// more.
-func (o *offers) put(p *profile, c *catalogue, raws [][]byte) {
+// more. What was fetched for another account than the present one is not kept.
+func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 	o.mu.Lock()
 	f := o.offer(p)
+	if who != o.who {
+		o.mu.Unlock()
+		return false
+	}
 	old := f.catalogue
-	f.catalogue, f.handshake = c, &c.handshake
+	f.catalogue, f.handshake, f.refused = c, &c.handshake, false
 	tell := f.toldNone || f.told != nil && !c.sameAs(f.told)
 	f.announce()
 	o.mu.Unlock()
 	if old == nil || !old.sameAs(c) || !old.fresh {
-		if err := o.shelf.save(p, c, raws); err != nil {
+		if err := o.shelf.save(who, p, c, raws); err != nil {
 			o.log.Warn("the catalogue could not be stored", "error", err)
 		}
 	}
@@ -260,6 +277,7 @@ func (o *offers) put(p *profile, c *catalogue, raws [][]byte) {
 	if tell {
 		o.tellChanged(f, c)
 	}
+	return true
 }
 
 // tellChanged sends list_changed once for each list the host was told.
@@ -321,16 +339,49 @@ func (o *offers) hostInitialized() {
 }
 
 // failed drops what is known where it may no longer be shown: a list fetched
-// with credentials that do not count any more.
-func (o *offers) failed(f *offer, v *classify.Verdict) {
-	if !slices.Contains([]int{401, 403}, v.Status) {
+// with credentials that do not count any more, and that signing in again would
+// not restore. Whoever waits for a list learns that it will not come by itself.
+func (o *offers) failed(f *offer, r *reply) {
+	if !r.refusedAccount() {
 		return
 	}
-	o.shelf.drop(f.profile)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.offer(f.profile)
-	g.catalogue = nil
+	g.refused = true
+	if r.decision.Action != auth.SignIn {
+		o.shelf.drop(o.who, f.profile)
+		g.catalogue = nil
+	}
+	g.announce()
+}
+
+// sameAccount returns the present account. Where it is another one than before,
+// all that was offered to the other is forgotten.
+func (o *offers) sameAccount() string {
+	who := o.bridge.access.account()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.who == "" || o.who == who {
+		o.who = who
+		return who
+	}
+	o.who = who
+	for _, f := range o.all {
+		f.catalogue, f.loaded, f.refused = nil, false, false
+	}
+	return who
+}
+
+// signedIn looks again at all that was offered: somebody has signed in.
+func (o *offers) signedIn() {
+	o.sameAccount()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range o.all {
+		f.refused = false
+		o.begin(f)
+	}
 }
 
 // tool is the tool that the host calls by name, if the catalogue is known.

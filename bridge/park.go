@@ -164,7 +164,7 @@ func (x *exchange) inputRequiredLine(id []byte) [][]byte {
 func (x *exchange) roundDigest() []byte {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(x.method), []byte(deliveryName(x.msg)), canonical(x.msg.Field(jsonrpc.Arguments)),
-		[]byte(x.bridge.principal()), []byte(x.bridge.cfg.Server)} {
+		[]byte(x.bridge.access.account()), []byte(x.bridge.cfg.Server)} {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}
@@ -351,7 +351,7 @@ func (x *exchange) joinElsewhere(state roundState) {
 		return
 	}
 	job, err := k.journal.Find(x.ctx, state.Handle)
-	if err != nil || job.Account != k.account {
+	if err != nil || !k.mayShow(&job) {
 		x.refuseRound("the call it belongs to is not recorded here")
 		return
 	}

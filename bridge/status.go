@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
 
@@ -13,12 +14,19 @@ import (
 // statusTool is its listing.
 func (b *Bridge) statusTool() []byte {
 	description := fmt.Sprintf("Says how the connection to the MCP server %s is. Its tools are not known yet: call this to see why, and list the tools again.", b.cfg.Server)
+	if b.access.needsSignIn() {
+		description = fmt.Sprintf("Says how the connection to the MCP server %s is. %s", b.cfg.Server, signInByCalling)
+	}
 	if b.cfg.Broken != nil {
 		description = "This MCP server cannot work as configured. " + b.brokenText()
 	}
 	return concat(`{"name":"`, statusTool, `","description":`, quote(description),
 		`,"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true,"openWorldHint":false}}`)
 }
+
+// signInByCalling tells a model what calling one of the bridge's tools does while
+// the tools of the server cannot be listed.
+const signInByCalling = "The user is not signed in yet, so the tools of the server are not listed: calling this tool starts the sign-in, and they are listed after it."
 
 // brokenText is the configuration error and its cure.
 func (b *Bridge) brokenText() string {
@@ -45,6 +53,11 @@ func (x *exchange) callOurs() bool {
 	}
 	if name == statusTool {
 		b := x.bridge
+		x.toolName = name
+		if text := x.signInFirst(); text != "" {
+			x.say(text, true)
+			return true
+		}
 		x.answerResult(concat(`{"content":[`, textBlock(b.statusText()+b.lingerText()+b.countersText()), `]}`))
 		return true
 	}
@@ -55,6 +68,8 @@ func (x *exchange) callOurs() bool {
 func (b *Bridge) statusText() string {
 	up, failure := b.link.state()
 	switch {
+	case b.access.needsSignIn():
+		return fmt.Sprintf("Server %s wants the user to sign in. The user may %s.", b.cfg.Server, b.howToSignIn(auth.Prompt{}))
 	case up != nil:
 		return fmt.Sprintf("Server %s is connected (%s). List the tools again to see them.", b.cfg.Server, up.era())
 	case failure != "":

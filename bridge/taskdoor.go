@@ -164,7 +164,7 @@ func (x *exchange) answerTasks() bool {
 		return true
 	}
 	job, err := k.journal.Find(x.ctx, h)
-	if err != nil || job.Account != k.account {
+	if err != nil || !k.mayShow(&job) {
 		x.reject(codeInvalidParams, "no task has this id", nil)
 		return true
 	}
@@ -320,7 +320,7 @@ func (k *keeper) listTasks(x *exchange) {
 		}
 		skip = n
 	}
-	found, err := k.journal.List(x.ctx, jobs.Filter{Server: k.account.Server, Principal: k.account.Principal, Limit: skip + maxTaskList + 1})
+	found, err := k.journal.List(x.ctx, jobs.Filter{Server: k.account().Server, Principal: k.account().Principal, Limit: skip + maxTaskList + 1})
 	if err != nil {
 		x.reject(codeJournal, "the journal cannot be read: "+err.Error(), nil)
 		return
@@ -384,7 +384,7 @@ func (k *keeper) knownTasks(ctx context.Context, handles []jobs.Handle) []jobs.H
 	}
 	var known []jobs.Handle
 	for _, h := range handles {
-		if job, err := k.journal.Find(ctx, h); err == nil && job.Account == k.account {
+		if job, err := k.journal.Find(ctx, h); err == nil && k.mayShow(&job) {
 			known = append(known, h)
 		}
 	}

@@ -48,7 +48,7 @@ func (k *keeper) keepHouse() {
 // recoverLost looks for jobs of this account whose owner is gone.
 func (k *keeper) recoverLost() {
 	for {
-		lost, err := k.journal.Lost(k.bridge.life, k.account, maxRecovered)
+		lost, err := k.journal.Lost(k.bridge.life, k.account(), maxRecovered)
 		if err != nil && k.bridge.life.Err() == nil {
 			k.bridge.cfg.Log.Debug("jobs of dead processes could not be looked for", "error", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
@@ -46,7 +47,7 @@ func (x *exchange) explain(r *reply) note {
 	v := &r.verdict
 	switch {
 	case v.Status == 401 || x.stepUp(r):
-		return x.signInNeeded(r)
+		return x.credentialsRefused(r)
 	case v.Outcome == classify.InputRequired:
 		return x.inputRequired()
 	case r.tooLarge:
@@ -187,14 +188,39 @@ func (x *exchange) failed(v *classify.Verdict) note {
 	return n
 }
 
-func (x *exchange) signInNeeded(r *reply) note {
+// credentialsRefused is about a 401, or a 403 that asks for more.
+func (x *exchange) credentialsRefused(r *reply) note {
+	status := fmt.Sprintf(" (HTTP %d)", r.verdict.Status)
+	d := x.refusal.decision
+	switch {
+	case x.bridge.cfg.Login != "" && (d.Action != auth.Stop || r.verdict.Status == 401):
+		n := x.signInNote(status)
+		if d.Action == auth.Stop {
+			n.known += "; " + cut(d.Why, 300)
+		}
+		return n
+	case x.bridge.cfg.Login != "":
+		return note{
+			head:  "FAILED",
+			what:  fmt.Sprintf("server %s refused %s for want of a permission%s%s", x.bridge.cfg.Server, x.subject(), status, x.after()),
+			known: "nothing was executed" + because(d.Why),
+			next:  "tell the user that this account may not do it",
+		}
+	}
 	return note{
 		head:  "SIGN-IN NEEDED",
-		what:  fmt.Sprintf("server %s wants credentials (HTTP %d) for %s%s", x.bridge.cfg.Server, r.verdict.Status, x.subject(), x.after()),
-		known: "nothing was executed",
-		next:  "tell the user to give mcpbridge valid credentials for this server (--header, --header-file or --bearer-env) and to restart it in the host",
+		what:  fmt.Sprintf("server %s wants credentials%s for %s%s", x.bridge.cfg.Server, status, x.subject(), x.after()),
+		known: "nothing was executed" + because(d.Why),
+		next:  "tell the user to give mcpbridge valid credentials for this server (--header, --header-file, --bearer-env or --token-command) and to restart it in the host",
 		not:   "do not call again before that",
 	}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "; " + cut(why, 300)
 }
 
 func (x *exchange) inputRequired() note {

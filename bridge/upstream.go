@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/retry"
@@ -14,8 +15,8 @@ import (
 // is one HTTP request on the wire that carries the message (redirects within
 // the origin are counted in reply.hops).
 //
-// The place of a third dialect, HTTP+SSE (2024-11-05), is behind this
-// interface.
+// There are three: modern, legacy (Streamable HTTP with a handshake) and
+// httpSSE (the transport of 2024-11-05).
 type upstream interface {
 	era() era
 	// version is the MCP revision spoken with this upstream for p.
@@ -90,8 +91,10 @@ type reply struct {
 
 	hops          int // redirects followed, each a further delivery
 	contentType   string
-	challenge     string // WWW-Authenticate
-	lastEvent     string // id of the last event; resumable if not empty
+	challenge     string // WWW-Authenticate, all of it
+	use           auth.Use
+	decision      auth.Decision // about the refusal, if the answer is one
+	lastEvent     string        // id of the last event; resumable if not empty
 	pause         time.Duration
 	tooLarge      bool
 	taskCancelled bool   // an upstream task reported that it was cancelled

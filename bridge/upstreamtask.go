@@ -238,9 +238,7 @@ func (t *upstreamTask) request(ctx context.Context, method string, s sink, membe
 	}
 	t.up = up
 	d := &delivery{msg: &m, method: method, name: t.id, id: t.x.bridge.link.newID(), profile: p, giveUp: t.x.clock.giveUp()}
-	r := up.deliver(ctx, d, s)
-	r.judge()
-	return r
+	return t.x.bridge.link.deliverOwn(ctx, up, d, s)
 }
 
 // answer answers the open questions of a task, each once.

@@ -1,0 +1,144 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/auth"
+)
+
+// This file is what becomes of a request whose credentials were refused. Only a
+// call of the host has a person sign in; everything else is content with what
+// can be renewed without one.
+
+// listAfterSignIn is how long a call of the bridge's own tools waits for the
+// server's tools once somebody has signed in.
+const listAfterSignIn = 3 * time.Second
+
+// A refusal is why the credentials of an exchange did not do.
+type refusal struct {
+	decision auth.Decision
+	failure  error       // of the sign-in; nil if there was none
+	prompt   auth.Prompt // of the sign-in that is still open
+}
+
+// authorize gets other credentials after the refusal r, and reports whether
+// another delivery makes sense. While it does, nothing is open upstream: the
+// answer deadline ends it.
+func (x *exchange) authorize(r *reply) bool {
+	x.mu.Lock()
+	x.upstreamID = 0
+	x.mu.Unlock()
+	a := x.bridge.access
+	x.refusal = refusal{decision: a.judge(x.ctx, r)}
+	if x.refusal.decision.Action == auth.SignIn && x.method == "tools/call" {
+		x.awaitSignIn(x.ctx)
+	}
+	return x.refusal.decision.Action == auth.Again && x.bridge.keeper.underAccount(x, r)
+}
+
+// awaitSignIn has a person sign in. It waits as long as somebody waits for x,
+// and only for a page that the person sees without being told of it.
+func (x *exchange) awaitSignIn(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !x.isAbandoned() { // else it is a task, whose host looks at it from time to time
+		go func() {
+			select {
+			case <-x.answered:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	a := x.bridge.access
+	err := a.signIn(ctx, func(p auth.Prompt) {
+		x.mu.Lock()
+		x.refusal.prompt = p
+		x.mu.Unlock()
+		if p.NoBrowser || p.UserCode != "" {
+			x.bridge.tellPrompt(p)
+			cancel()
+		}
+	})
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err == nil {
+		x.refusal.decision.Action = auth.Again
+		return
+	}
+	if ctx.Err() == nil {
+		x.refusal.failure, x.refusal.prompt = err, auth.Prompt{}
+	}
+}
+
+// tellPrompt writes the page of a sign-in where somebody may find it who does
+// not see the host's answers.
+func (b *Bridge) tellPrompt(p auth.Prompt) {
+	text := "sign-in needed: open this page in a browser"
+	if p.UserCode != "" {
+		text = "sign-in needed: open this page on any device and type the code"
+	}
+	b.cfg.Log.Warn(text, "server", b.cfg.Server, "page", p.URL, "code", p.UserCode, "until", p.Expires.Format(time.TimeOnly))
+}
+
+// signInFirst is for calls of the bridge's own tools: where a person has to sign
+// in, calling them starts that. It returns what to say, "" where all is well.
+func (x *exchange) signInFirst() string {
+	b := x.bridge
+	if !b.access.needsSignIn() {
+		return ""
+	}
+	limit := b.answerWithin(x.host.clientName(), jobTool) - time.Since(x.began)
+	ctx, cancel := context.WithTimeout(x.ctx, limit)
+	defer cancel()
+	x.refusal = refusal{decision: auth.Decision{Action: auth.SignIn}}
+	stopTicks := x.tick()
+	defer stopTicks()
+	if x.awaitSignIn(ctx); x.refusal.decision.Action != auth.Again {
+		return x.signInNote("").String()
+	}
+	b.offers.catalogue(ctx, x.profile, min(listAfterSignIn, limit))
+	return ""
+}
+
+// signInNote is what is said where a person has to sign in. Status is what the
+// server answered, if it was asked.
+func (x *exchange) signInNote(status string) note {
+	b := x.bridge
+	n := note{
+		head:  "SIGN-IN NEEDED",
+		what:  fmt.Sprintf("server %s wants the user to sign in%s before %s%s", b.cfg.Server, status, x.subject(), x.after()),
+		known: "nothing was executed",
+		next:  "tell the user to " + b.howToSignIn(x.refusal.prompt) + "; then call again",
+		not:   "do not call again before that",
+	}
+	switch err := x.refusal.failure; {
+	case errors.Is(err, auth.ErrDenied), errors.Is(err, auth.ErrTimeout):
+		n.known += "; " + cut(err.Error(), 200)
+		n.not = ""
+	case err != nil:
+		n.known += "; the sign-in failed: " + cut(err.Error(), 300)
+	}
+	return n
+}
+
+// howToSignIn tells a person where to sign in.
+func (b *Bridge) howToSignIn(p auth.Prompt) string {
+	if open, ok := b.access.credentials.Pending(); ok && p.URL == "" {
+		p = open
+	}
+	how := ""
+	switch {
+	case p.URL == "":
+	case p.UserCode != "":
+		how = fmt.Sprintf("open %s and type the code %s (until %s), or to ", p.URL, p.UserCode, p.Expires.Format(time.TimeOnly))
+	case p.NoBrowser:
+		how = fmt.Sprintf("open %s in a browser on this machine (until %s), or to ", p.URL, p.Expires.Format(time.TimeOnly))
+	default:
+		how = fmt.Sprintf("finish the sign-in in the browser window that was opened (%s, until %s), or to ", p.URL, p.Expires.Format(time.TimeOnly))
+	}
+	return how + "run in a terminal: " + b.cfg.Login
+}
