@@ -308,7 +308,7 @@ func (k *keeper) resolve(x *exchange, args []byte, what string) {
 		job = k.lookAfter(x.ctx, job)
 		k.settle(x, job, jobs.Resolution{Word: jobs.Word(what), ByModel: true, Why: why})
 	default:
-		x.say(fmt.Sprintf("FAILED: %q is no resolution. Next: use happened, did_not_happen, send_again, cancel or stop_waiting.", cut(what, 40)), true)
+		x.say(fmt.Sprintf("FAILED: %q is no resolution of a call to server %s. Next: use happened, did_not_happen, send_again, cancel or stop_waiting.", cut(what, 40), job.Server), true)
 	}
 }
 
@@ -318,17 +318,20 @@ func (k *keeper) settle(x *exchange, job jobs.Job, r jobs.Resolution) {
 		r.Agreed = k.bridge.toolConfig(job.Tool).Resolve == "model" || k.personAgrees(x, &job)
 	}
 	settled, begun, err := k.journal.Resolve(x.ctx, job.Handle, job.Seen(), r)
+	if latest, failed := k.journal.Find(x.ctx, job.Handle); err != nil && failed == nil {
+		job = latest
+	}
 	switch {
-	case errors.Is(err, jobs.ErrNotUnknown):
+	case err != nil && job.State != jobs.OutcomeUnknown: // or somebody was faster
 		x.answerText(x.handleAnswer(&job, false, " Nothing was changed: only an unknown outcome can be settled."))
 	case errors.Is(err, jobs.ErrNeedsPerson):
 		x.say(fmt.Sprintf("NOT SENT: %q on server %s is marked destructive, so only a person may have it sent again. Next: ask the user to run: mcpbridge jobs resolve %s send_again", cut(job.Tool, 80), job.Server, job.Handle), true)
 	case errors.Is(err, jobs.ErrNeedsWhy):
-		x.say("FAILED: why is missing. Next: say how you know what happened.", true)
+		x.say(fmt.Sprintf("FAILED: why is missing, so the call to server %s stays as it is. Next: call again and say in why how you know what happened.", job.Server), true)
 	case errors.Is(err, jobs.ErrNoArguments):
-		x.say("NOT SENT: the arguments of this call were not kept (store = \"none\"), so it cannot be sent again. Next: call the tool anew.", true)
+		x.say(fmt.Sprintf("NOT SENT: the arguments of the call of %q to server %s were not kept (store = \"none\"), so it cannot be sent again. Next: once you know that it did not happen, settle it with did_not_happen and call the tool anew.", cut(job.Tool, 80), job.Server), true)
 	case err != nil:
-		x.say("FAILED: nothing was changed: "+err.Error()+".", true)
+		x.say(fmt.Sprintf("FAILED: nothing was changed about the call to server %s: %s.", job.Server, err), true)
 	case r.Word == jobs.SendAgain:
 		k.sendAgain(x, begun)
 	default:
