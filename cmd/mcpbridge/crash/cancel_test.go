@@ -1,0 +1,90 @@
+package crash
+
+import (
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// A cancel just before the effect and one just after it end nothing: the call
+// goes on, and its result is there for whoever asks next.
+func TestCancelAroundTheEffect(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"before", "after"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			w := newCalls(t)
+			l := w.alone()
+			id, open := l.hold(where, "add_entry", "one")
+			l.cancel(id, "user pressed a key")
+			w.untilRecord("add_entry", "nobody waits", func(j jobs.Job) bool { return j.Waiter == "" })
+			open()
+			w.untilRecord("add_entry", "completed", inState(jobs.Completed))
+			kept := l.call("add_entry", `{"key":"one"}`).must(t, result)
+			if !kept.job.Deduplicated {
+				t.Errorf("not the kept result: %s", kept.raw)
+			}
+			w.once("add_entry")
+		})
+	}
+}
+
+// With --on-cancel forward the server is told, and nobody knows whether it was
+// in time: before the effect and after it the same is said.
+func TestCancelForwarded(t *testing.T) {
+	t.Parallel()
+	for _, era := range []bridgetest.Era{bridgetest.Modern, bridgetest.Legacy} {
+		for _, where := range []string{"before", "after"} {
+			t.Run(eraName(era)+"/"+where, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, bridgetest.Options{Era: era}, "--on-cancel=forward")
+				l := w.alone()
+				id, _ := l.hold(where, "add_entry", "one")
+				l.cancel(id, "user pressed a key")
+				j := w.untilRecord("add_entry", "unknown", inState(jobs.OutcomeUnknown))
+				if j.Evidence != jobs.CancelledByHost || j.Effect != jobs.Possible || j.EndedBy != "host" {
+					t.Errorf("evidence %s, effect %s, ended by %s", j.Evidence, j.Effect, j.EndedBy)
+				}
+				if era == bridgetest.Legacy {
+					w.ledger(func(v *bridgetest.View) bool { return len(v.Requests("notifications/cancelled")) == 1 })
+				} else {
+					w.ledger(func(v *bridgetest.View) bool {
+						for _, e := range v.Requests("tools/call") {
+							if e.Has(bridgetest.MarkClosed) {
+								return true
+							}
+						}
+						return false
+					})
+				}
+				again := l.call("add_entry", `{"key":"one"}`).must(t, unknown)
+				if again.handle != j.Handle {
+					t.Errorf("another handle: %s", again.raw)
+				}
+			})
+		}
+	}
+}
+
+// A read that is cancelled is cancelled at the server too, and is made again.
+func TestCancelledReadIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newCalls(t)
+	l := w.alone()
+	id, open := l.hold("before", "look", "one")
+	l.cancel(id, "user pressed a key")
+	w.ledger(func(v *bridgetest.View) bool {
+		for _, e := range v.Requests("tools/call") {
+			if e.Has(bridgetest.MarkClosed) {
+				return true
+			}
+		}
+		return false
+	})
+	open()
+	l.call("look", `{"key":"one"}`).must(t, result)
+	if n := len(w.records("look")); n != 0 {
+		t.Errorf("%d records of a read that needed none", n)
+	}
+}
