@@ -137,6 +137,7 @@ type Config struct {
 	Linger       time.Duration // how long open deliveries outlive the host; 0: not at all
 	LingerOff    string        // why there is no worker, for the connection line
 	InputTimeout time.Duration
+	UserResolves jobs.Handle     // a person resolves this job through this bridge: its resolution is the user's word
 	LetGo        func()          // lets go of the host's descriptors; nil where there is no worker
 	End          <-chan struct{} // closed to end a lingering bridge; nil: never
 	ParentGone   func() bool     // whether the host's process is gone; nil: this process's parent tells

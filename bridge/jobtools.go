@@ -314,7 +314,10 @@ func (k *keeper) resolve(x *exchange, args []byte, what string) {
 
 // settle ends an unknown outcome by a model's word.
 func (k *keeper) settle(x *exchange, job jobs.Job, r jobs.Resolution) {
-	if r.Word == jobs.SendAgain && job.Destructive {
+	if job.Handle == k.bridge.cfg.UserResolves {
+		r.ByModel, r.Agreed = false, true
+	}
+	if r.Word == jobs.SendAgain && job.Destructive && r.ByModel {
 		r.Agreed = k.bridge.toolConfig(job.Tool).Resolve == "model" || k.personAgrees(x, &job)
 	}
 	settled, begun, err := k.journal.Resolve(x.ctx, job.Handle, job.Seen(), r)
