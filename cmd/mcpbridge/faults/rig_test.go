@@ -52,7 +52,8 @@ func newRig(t testing.TB, f fault, era bridgetest.Era, replicas int) *rig {
 		url = strings.Replace(url, address(url), r.door.addr, 1)
 	}
 	if f.sight == silence {
-		args = append(args, "--answer-within=700ms")
+		// Nothing is to outlive the test: the calls stay open to its end.
+		args = append(args, "--answer-within=700ms", "--linger=0")
 	}
 	r.lane = startLane(t, era, up, append(args, url)...)
 	return r

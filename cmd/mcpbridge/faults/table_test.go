@@ -144,6 +144,9 @@ func (c cell) short() string {
 			sent += "s"
 		}
 	}
+	if c.sight == atAccept { // either may come out, see expect
+		return sent + ": " + notSent + " or " + unproven(c.class)
+	}
 	return sent + ": " + c.said.head
 }
 
