@@ -74,6 +74,7 @@ func (p *program) options(flags layer, words []string) (options, error) {
 		opt.Broken, err = broken, nil
 	}
 	opt.Version = buildVersion()
+	opt.UserResolves = p.userResolves
 	return opt, err
 }
 

@@ -38,10 +38,14 @@ func (f *flagValue) Set(text string) error {
 // addBridgeFlags gives cmd a flag for each setting.
 func addBridgeFlags(cmd *cobra.Command) {
 	for _, s := range settings() {
-		flag := cmd.Flags().VarPF(&flagValue{setting: s}, s.name, "", "")
-		if s.kind == toggle {
-			flag.NoOptDefVal = "true"
-		}
+		addSettingFlag(cmd, s)
+	}
+}
+
+func addSettingFlag(cmd *cobra.Command, s setting) {
+	flag := cmd.Flags().VarPF(&flagValue{setting: s}, s.name, "", "")
+	if s.kind == toggle {
+		flag.NoOptDefVal = "true"
 	}
 }
 

@@ -4,7 +4,7 @@ package main
 const shortUsage = `mcpbridge: no server given
 
 usage: mcpbridge [flags] <url | name>     bridge an MCP host to a remote server
-       mcpbridge <command> [flags]        demo, classify, upstream, version, completion
+       mcpbridge <command> [flags]        jobs, demo, classify, upstream, version, completion
        mcpbridge help                     flags, examples, configuration
 `
 
@@ -14,6 +14,7 @@ func helpTexts() map[string]string {
 		"mcpbridge": bridgeHelp,
 		"demo":      demoHelp,
 		"classify":  classifyHelp,
+		"jobs":      jobsHelp,
 		"upstream":  upstreamHelp,
 		"version":   versionHelp,
 	}
@@ -27,6 +28,7 @@ usage:
   mcpbridge <command> [flags]       see "mcpbridge help <command>"
 
 commands:
+  jobs          calls that are unknown, run, or were not read: show and settle them
   demo          a tour on this machine alone: what happens when things go wrong
   classify      judge a captured HTTP reply
   upstream      a loopback server that fails on purpose

@@ -20,13 +20,20 @@ func TestHelpNamesTheFlags(t *testing.T) {
 		if text == "" {
 			continue // cobra's own
 		}
-		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-			if !regexp.MustCompile(`--` + flag.Name + `\b`).MatchString(text) {
-				t.Errorf("help of %s does not mention --%s", cmd.Name(), flag.Name)
+		known := map[string]bool{"help": true}
+		for _, c := range append(cmd.Commands(), cmd) {
+			if c != cmd && cmd == root {
+				continue // each has its own text
 			}
-		})
+			c.Flags().VisitAll(func(flag *pflag.Flag) {
+				known[flag.Name] = true
+				if !flag.Hidden && !regexp.MustCompile(`--`+flag.Name+`\b`).MatchString(text) {
+					t.Errorf("help of %s does not mention --%s of %s", cmd.Name(), flag.Name, c.Name())
+				}
+			})
+		}
 		for _, m := range regexp.MustCompile(`--([a-z][a-z-]*)`).FindAllStringSubmatch(text, -1) {
-			if m[1] != "help" && cmd.Flags().Lookup(m[1]) == nil {
+			if !known[m[1]] {
 				t.Errorf("help of %s explains --%s, which is no flag", cmd.Name(), m[1])
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/spf13/cobra"
 )
 
@@ -36,7 +37,8 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 type program struct {
 	stdin, stdout, stderr *os.File
 	env                   lookup
-	worker                *worker // nil unless a front started this process
+	worker                *worker     // nil unless a front started this process
+	userResolves          jobs.Handle // see userResolvesFlag
 }
 
 // untilSignal returns a context that ends when somebody asks the process to

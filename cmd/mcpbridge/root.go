@@ -5,8 +5,13 @@ import (
 	"errors"
 	"io"
 
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/spf13/cobra"
 )
+
+// userResolvesFlag names the job whose resolution through this bridge is a
+// person's word. It is for "jobs resolve", which starts a bridge for one job.
+const userResolvesFlag = "user-resolves"
 
 // execute runs the command that args name.
 func (p *program) execute(ctx context.Context, args []string) error {
@@ -18,6 +23,7 @@ func (p *program) execute(ctx context.Context, args []string) error {
 // root is the bridge itself, with all other commands below it.
 func (p *program) root() *cobra.Command {
 	var version bool
+	var userResolves string
 	root := &cobra.Command{
 		Use:           "mcpbridge [flags] <url | name>",
 		SilenceErrors: true,
@@ -27,19 +33,22 @@ func (p *program) root() *cobra.Command {
 			if version {
 				return p.printVersion(false)
 			}
+			p.userResolves = jobs.Handle(userResolves)
 			return orCommand(cmd, words, p.bridge(cmd.Context(), bridgeFlags(cmd), words))
 		},
 	}
 	root.ValidArgsFunction = p.completeServer
 	addBridgeFlags(root)
 	root.Flags().BoolVar(&version, "version", false, "")
+	root.Flags().StringVar(&userResolves, userResolvesFlag, "", "")
+	_ = root.Flags().MarkHidden(userResolvesFlag) // it exists: that is the only error
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(p.stdout, cmd) })
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(p.demoCommand(), p.classifyCommand(), p.upstreamCommand(), p.versionCommand())
+	root.AddCommand(p.jobsCommand(), p.demoCommand(), p.classifyCommand(), p.upstreamCommand(), p.versionCommand())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Args = cobra.ArbitraryArgs
@@ -100,9 +109,13 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// printHelp writes the text about cmd, or what cobra knows of its own commands.
+// printHelp writes the text about cmd or the command it belongs to, or what
+// cobra knows of its own commands.
 func printHelp(w io.Writer, cmd *cobra.Command) {
 	text := helpTexts()[cmd.Name()]
+	if parent := cmd.Parent(); text == "" && parent.HasParent() {
+		text = helpTexts()[parent.Name()]
+	}
 	if text == "" {
 		text = cmd.Long + "\n\n" + cmd.UsageString()
 	}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/spf13/cobra"
+)
+
+// lookEvery is how often a job that is waited for is looked at for progress.
+const lookEvery = 500 * time.Millisecond
+
+// jobsWait is "mcpbridge jobs wait".
+func (p *program) jobsWait() *cobra.Command {
+	var which pick
+	var asJSON, result bool
+	var limit time.Duration
+	cmd := p.deskCommand("wait HANDLE", func(ctx context.Context, d *desk, cmd *cobra.Command, words []string) error {
+		handle, err := which.only(cmd, words)
+		if err != nil {
+			return err
+		}
+		if limit < 0 {
+			return usagef("--timeout: wants a duration such as 90s")
+		}
+		job, err := d.find(ctx, handle)
+		if err != nil {
+			return err
+		}
+		job, lost, err := d.waitFor(ctx, job, limit)
+		if err != nil {
+			return err
+		}
+		if err := d.printEnd(ctx, &job, lost, asJSON, result); err != nil {
+			return err
+		}
+		return endCode(&job, lost)
+	})
+	which.addFlag(cmd)
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	cmd.Flags().BoolVar(&result, "result", false, "")
+	return cmd
+}
+
+// waitFor waits until a job is not open any more, or in nobody's hands. A limit
+// of 0 is none.
+func (d *desk) waitFor(ctx context.Context, job jobs.Job, limit time.Duration) (_ jobs.Job, lost bool, err error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	bar := newProgressLine(d.stderr)
+	defer bar.clear()
+	for isOpen(&job) {
+		if d.lost(ctx, &job) {
+			return job, true, nil
+		}
+		bar.draw(&job, time.Now())
+		look, cancel := context.WithTimeout(ctx, lookEvery)
+		latest, err := d.journal.Wait(look, job.Handle, job.Seen())
+		ticked := look.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return job, false, fmt.Errorf("job %s still runs: %w", job.Handle, context.Cause(ctx))
+		case err != nil && !ticked:
+			return job, false, err
+		case latest.Handle != "":
+			job = latest
+		}
+	}
+	return job, false, nil
+}
+
+// printEnd prints what became of a job.
+func (d *desk) printEnd(ctx context.Context, j *jobs.Job, lost, asJSON, result bool) error {
+	switch {
+	case asJSON:
+		return d.showJSON(ctx, j, result)
+	case result && j.Result.Kept:
+		return d.showResult(ctx, j)
+	}
+	text := message(j, lost, time.Now())
+	if next := advice(j, lost); next != "" {
+		text += "\nnext: " + next
+	}
+	_, err := fmt.Fprintln(d.stdout, text)
+	return err
+}
+
+// endCode is the exit code that says what became of a job.
+func endCode(j *jobs.Job, lost bool) error {
+	switch {
+	case lost, j.State == jobs.OutcomeUnknown:
+		return exitStatus(exitUnknown)
+	case j.State == jobs.Completed, isOpen(j):
+		return nil
+	}
+	return exitStatus(exitFailed)
+}
+
+// A progressLine shows on a terminal how far a job is; elsewhere it is silent.
+type progressLine struct {
+	w     io.Writer // nil: silent
+	width int       // of what stands there
+}
+
+func newProgressLine(f *os.File) *progressLine {
+	if !isTerminal(f) {
+		return &progressLine{}
+	}
+	return &progressLine{w: f}
+}
+
+const barWidth = 24
+
+func (p *progressLine) draw(j *jobs.Job, now time.Time) {
+	if p.w == nil {
+		return
+	}
+	line := printable(j.Tool) + " "
+	if n := j.Progress; n != nil && n.Total > 0 {
+		line += bar(n.Progress/n.Total) + " "
+	}
+	line += ago(now.Sub(j.CreatedAt))
+	if words := progressWords(j.Progress); words != "" {
+		line += "  " + words
+	}
+	if r := []rune(line); len(r) > 78 {
+		line = string(r[:78])
+	}
+	width := len([]rune(line))
+	fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-width)))
+	p.width = width
+}
+
+func bar(share float64) string {
+	n := int(min(1, max(0, share)) * barWidth)
+	return "[" + strings.Repeat("#", n) + strings.Repeat(".", barWidth-n) + "]"
+}
+
+func (p *progressLine) clear() {
+	if p.w != nil && p.width > 0 {
+		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.width))
+	}
+}
