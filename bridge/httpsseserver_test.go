@@ -58,6 +58,8 @@ func (s *sseServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.get(w, r)
 	case r.Method == http.MethodGet:
 		s.stream(w, r)
+	case r.URL.Path == "/sse": // the address of the stream takes no messages
+		w.WriteHeader(http.StatusMethodNotAllowed)
 	default:
 		s.take(w, body)
 	}
@@ -558,6 +560,42 @@ func TestHTTPSSERemembered(t *testing.T) {
 	}
 }
 
+// What the search for the era reports: the refusal of initialize, unless the
+// stream shows what is really wrong.
+func TestHTTPSSEReason(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		endpoint string
+		status   int // of the answer to GET; 0: a stream
+		why      string
+	}{
+		{"", http.StatusUnauthorized, "HTTP 401"},
+		{"", http.StatusBadGateway, "HTTP 405"},
+		{"", http.StatusNotFound, "HTTP 405"},
+		{"http://127.0.0.1:9/m", 0, "another origin"},
+	} {
+		s := &sseServer{endpoint: one.endpoint}
+		if one.status != 0 {
+			s.get = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(one.status) }
+		}
+		c := newSSEClient(t, newSSEServer(t, s), "/sse")
+		l := c.newLink()
+		up, failed := l.ready(c.ctx, c.p)
+		if up != nil || failed == nil || !strings.Contains(failed.verdict.Why, one.why) {
+			t.Errorf("GET answers %d: %v, %+v, want %q", one.status, up, failed, one.why)
+		}
+	}
+}
+
+// newLink makes a link to the server of c, on its endpoint.
+func (c *sseClient) newLink() *link {
+	cfg := *c.endpoint.cfg
+	life, end := context.WithCancel(c.ctx)
+	l := &link{cfg: &cfg, endpoint: c.endpoint, life: life, feed: c.feed, eras: newEraCache(c.t.TempDir(), cfg.URL.String())}
+	c.t.Cleanup(func() { end(); l.close(context.Background()) })
+	return l
+}
+
 // A server that stops to speak HTTP+SSE while the bridge runs is looked at anew.
 func TestHTTPSSEDoubt(t *testing.T) {
 	t.Parallel()
@@ -572,10 +610,7 @@ func TestHTTPSSEDoubt(t *testing.T) {
 	}
 	s = newSSEServer(t, s)
 	c := newSSEClient(t, s, "/sse")
-	cfg := *c.endpoint.cfg
-	life, end := context.WithCancel(c.ctx)
-	l := &link{cfg: &cfg, endpoint: c.endpoint, life: life, feed: c.feed, eras: newEraCache(t.TempDir(), cfg.URL.String())}
-	t.Cleanup(func() { end(); l.close(context.Background()) })
+	l := c.newLink()
 	l.eras.set(sseEraName)
 	up, failed := l.ready(c.ctx, c.p)
 	if failed != nil {
@@ -592,5 +627,60 @@ func TestHTTPSSEDoubt(t *testing.T) {
 	}
 	if l.known() != nil || l.eras.get() != "" {
 		t.Errorf("still believes in %v, and remembers %q", l.known(), l.eras.get())
+	}
+}
+
+// The reply to a call that may have an effect is waited for beyond the grace of
+// others after its POST has failed: there is nothing else to learn from.
+func TestHTTPSSEPatience(t *testing.T) {
+	t.Parallel()
+	for write, outcome := range map[bool]classify.Outcome{true: classify.ToolSuccess, false: classify.HTTPError} {
+		s := &sseServer{endpoint: "/m"}
+		s.post = func(w http.ResponseWriter, _ *jsonrpc.Message, id string) {
+			w.WriteHeader(http.StatusGatewayTimeout)
+			time.AfterFunc(lateReplyGrace+lateReplyGrace/4, func() { s.say(toolResult(id)) })
+		}
+		s = newSSEServer(t, s)
+		c := newSSEClient(t, s, "/sse")
+		if r := c.call(c.ctx, write); r.verdict.Outcome != outcome || r.capture.Status != http.StatusGatewayTimeout {
+			t.Errorf("write %v: %v (%s), want %v", write, r.verdict.Outcome, r.verdict.Why, outcome)
+		}
+	}
+}
+
+// A session that did not come to stand is tried again by whoever needs it next,
+// and a pause before a reopening is cut short by the same.
+func TestHTTPSSEOpensAgain(t *testing.T) {
+	t.Parallel()
+	s := &sseServer{endpoint: "/m"}
+	var down atomic.Bool
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		s.stream(w, r)
+	}
+	s.post = func(w http.ResponseWriter, _ *jsonrpc.Message, id string) {
+		w.WriteHeader(http.StatusAccepted)
+		s.say(toolResult(id))
+	}
+	s = newSSEServer(t, s)
+	c := newSSEClient(t, s, "/sse")
+	down.Store(true)
+	for range 2 {
+		c.wants(c.call(c.ctx, true), classify.Unreachable, classify.None)
+	}
+	down.Store(false)
+	c.wants(c.call(c.ctx, true), classify.ToolSuccess, classify.Reported)
+	for range 3 { // the pauses alone would take seven seconds
+		old := c.session(c.p)
+		s.endStream()
+		<-old.gone
+		began := time.Now()
+		c.wants(c.call(c.ctx, true), classify.ToolSuccess, classify.Reported)
+		if took := time.Since(began); took > firstPause {
+			t.Errorf("opened again after %v, with a call waiting", took)
+		}
 	}
 }

@@ -211,7 +211,7 @@ func (l *link) initialize(p *profile) (upstream, *reply) {
 	u.close(l.life)
 	if l.cfg.Transport == TransportAuto && slices.Contains([]int{400, 404, 405}, r.verdict.Status) && !saysModern(r) {
 		up, failed, elsewhere := l.overSSE(p)
-		if up != nil || !elsewhere && failed.spoken {
+		if up != nil || !elsewhere && (failed.spoken || failed.refusedAccount()) {
 			return up, failed
 		}
 	}
