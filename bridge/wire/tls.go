@@ -23,7 +23,7 @@ func loadTLS(cfg Config) (*tls.Config, error) {
 		ClientSessionCache: tls.NewLRUClientSessionCache(sessionCache),
 	}
 	if cfg.CACertFile != "" {
-		pool, err := systemAnd(cfg.CACertFile)
+		pool, err := Authorities(cfg.CACertFile)
 		if err != nil {
 			return nil, err
 		}
@@ -42,8 +42,8 @@ func loadTLS(cfg Config) (*tls.Config, error) {
 	return trust, nil
 }
 
-// systemAnd returns the system's authorities and those in file.
-func systemAnd(file string) (*x509.CertPool, error) {
+// Authorities returns the system's authorities and those in file (PEM).
+func Authorities(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("load CA certificate: %w; check the path given with --ca-cert", err)

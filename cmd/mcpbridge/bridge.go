@@ -43,6 +43,11 @@ func (p *program) serve(ctx context.Context, flags layer, words []string, noWork
 	log := p.openLog(opt.log)
 	defer log.close()
 	opt.Log = log.Logger
+	closeCredentials, err := p.openCredentials(&opt)
+	if err != nil {
+		return err
+	}
+	defer closeCredentials()
 	closeJournal, err := p.openJournal(&opt)
 	if err != nil {
 		return err
@@ -89,7 +94,8 @@ func (p *program) hostSide(leaving *departure, o *options, noWorker string) (io.
 	if err != nil {
 		return nil, err
 	}
-	o.LetGo, o.End, o.ParentGone = side.letGo, leaving.end, side.parentGone
+	o.LetGo = func() { side.letGo(); go noteLinger(o.Jobs) }
+	o.End, o.ParentGone = leaving.end, side.parentGone
 	if o.Linger == 0 {
 		o.LingerOff = "--linger 0"
 	}

@@ -50,11 +50,14 @@ func exitCode(err error) int {
 	var usage *usageError
 	var config *configError
 	var worked exitStatus
+	var signIn *signInError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &worked):
 		return int(worked)
+	case errors.As(err, &signIn):
+		return exitSignIn
 	case errors.As(err, &usage), errors.As(err, &config):
 		return exitUsage
 	default:

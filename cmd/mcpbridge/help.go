@@ -4,7 +4,8 @@ package main
 const shortUsage = `mcpbridge: no server given
 
 usage: mcpbridge [flags] <url | name>     bridge an MCP host to a remote server
-       mcpbridge <command> [flags]        jobs, demo, classify, upstream, version, completion
+       mcpbridge <command> [flags]        login, logout, whoami, jobs, demo, classify,
+                                          upstream, version, completion
        mcpbridge help                     flags, examples, configuration
 `
 
@@ -15,6 +16,9 @@ func helpTexts() map[string]string {
 		"demo":      demoHelp,
 		"classify":  classifyHelp,
 		"jobs":      jobsHelp,
+		"login":     loginHelp,
+		"logout":    logoutHelp,
+		"whoami":    whoamiHelp,
 		"upstream":  upstreamHelp,
 		"version":   versionHelp,
 	}
@@ -28,6 +32,9 @@ usage:
   mcpbridge <command> [flags]       see "mcpbridge help <command>"
 
 commands:
+  login         sign in to a server, before a call needs it
+  logout        revoke and remove the tokens for a server
+  whoami        what is known here of the account at a server
   jobs          calls that are unknown, run, or were not read: show and settle them
   demo          a tour on this machine alone: what happens when things go wrong
   classify      judge a captured HTTP reply
@@ -61,7 +68,33 @@ credentials:
                                   $$ for a dollar sign; repeatable
   --header-file FILE              headers from a file, one a line, # for comments
   --bearer-env VARIABLE           send the variable's value as a bearer token
+  --token-command 'COMMAND'       send what it prints as a bearer token; run again
+                                  when the server refuses that; without a shell
   --no-cookies                    keep no cookies
+
+signing in (needs no flags where the server registers clients by itself; a browser
+opens with the first call that the server refuses; see "mcpbridge help login"):
+  --oauth-grant authorization_code|device_code|client_credentials
+                                  in a browser (the default), on any device, nobody
+  --client-id ID                  client that was registered for you
+  --client-secret-env VARIABLE, --client-secret-file FILE
+                                  where its secret is (MCPBRIDGE_CLIENT_SECRET)
+  --private-key FILE, --private-key-id ID
+                                  key that signs in its stead (PEM), and the key's id
+  --token-auth-method none|client_secret_basic|client_secret_post|private_key_jwt
+                                  how the client proves who it is (by server)
+  --client-metadata-url URL       client ID metadata document, where supported
+  --scope SCOPE                   instead of what the server asks for; repeatable
+  --resource URI, --no-resource   value of the resource parameter, or none
+  --authorize-param NAME=VALUE    add to the sign-in page's address; repeatable
+  --token-endpoint URL            instead of the authorization server's own
+  --use-id-token                  send the ID token instead of the access token
+  --callback-host HOST, --callback-port PORT, --callback-path PATH
+                                  where the browser returns to (127.0.0.1, any
+                                  port, /callback)
+  --auth-timeout 5m               time to sign in
+  --token-store keyring|file      where the key is that seals the tokens (the keyring
+                                  of the system if it answers)
 
 network:
   --allow-http                    allow http:// to other machines

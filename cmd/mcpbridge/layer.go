@@ -66,7 +66,7 @@ func strangers(environ []string) []string {
 	}
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) {
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || name == secretVariable {
 			continue
 		}
 		for _, k := range known {

@@ -22,11 +22,14 @@ type options struct {
 	headers     []string // as configured, still with ${NAME}
 	headerFiles []string
 	bearerEnv   string
+	signIn      signInOptions
 
 	read, write []string // globs
 	base        string   // directory of the config.toml whose values are being parsed
 
 	configPath string
+	word       string // that named the server
+	said       layer  // what was said, in all places
 	serverID   string
 	tools      []toolOptions // most specific glob first
 

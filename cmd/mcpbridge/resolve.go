@@ -157,6 +157,7 @@ func (r *resolver) finish(word string, env lookup) {
 		r.note(err)
 	}
 	o.Headers = headers
+	o.word, o.said = word, r.merged
 	if o.serverID != "" {
 		o.Server = o.serverID
 	}

@@ -48,6 +48,7 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(p.stdout, cmd) })
 	root.SetHelpCommand(helpCommand())
+	root.AddCommand(p.loginCommand(), p.logoutCommand(), p.whoamiCommand())
 	root.AddCommand(p.jobsCommand(), p.demoCommand(), p.classifyCommand(), p.upstreamCommand(), p.versionCommand())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {

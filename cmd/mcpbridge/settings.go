@@ -41,7 +41,9 @@ func (s setting) many() bool { return s.kind == lines || s.kind == globs }
 // set for all of them: credentials are sent to the server they are meant for.
 func (s setting) ofServer() bool {
 	switch s.name {
-	case "header", "header-file", "bearer-env", "server-id", "principal":
+	case "header", "header-file", "bearer-env", "server-id", "principal",
+		"token-command", "oauth-grant", "client-id", "client-secret-env", "client-secret-file", "private-key", "private-key-id",
+		"token-auth-method", "client-metadata-url", "scope", "resource", "no-resource", "authorize-param", "token-endpoint", "use-id-token":
 		return true
 	}
 	return false
@@ -49,7 +51,7 @@ func (s setting) ofServer() bool {
 
 // settings lists every setting of the bridge, in the order of the help text.
 func settings() []setting {
-	return []setting{
+	return append(signInSettings(), []setting{
 		{"protocol", single, oneOf(func(o *options, v string) { o.Protocol = bridge.EraChoice(v) },
 			string(bridge.EraAuto), string(bridge.EraModern), string(bridge.EraLegacy))},
 		{"transport", single, oneOf(func(o *options, v string) { o.Transport = bridge.TransportChoice(v) },
@@ -103,5 +105,5 @@ func settings() []setting {
 		{"log-format", single, oneOf(func(o *options, v string) { o.log.json = v == "json" }, "text", "json")},
 		{"log-file", single, file(func(o *options) *string { return &o.log.file })},
 		{"config", once, file(func(o *options) *string { return &o.configPath })},
-	}
+	}...)
 }
