@@ -36,6 +36,7 @@ type Bridge struct {
 	work     sync.WaitGroup
 	dropped  atomic.Int64 // notifications that fit nobody
 	hostLeft atomic.Bool  // nothing that is written now can be told
+	leaving  atomic.Bool  // this process ends
 
 	desk   *desk   // questions that wait for an answer
 	levels *levels // of logging, in legacy sessions of modern hosts
@@ -91,6 +92,7 @@ func New(cfg Config) (*Bridge, error) {
 const (
 	goodbye     = 250 * time.Millisecond // for DELETE of sessions, after the end of input
 	quickEnd    = 100 * time.Millisecond // the same, after a signal
+	leaveLimit  = 400 * time.Millisecond // for all of it, what is stuck included
 	drainSlack  = 300 * time.Millisecond // beyond --drain, to write what is answered
 	parentCheck = time.Second
 	lineSilence = 5 * time.Second // no line for so long, and another parent: the host is gone
@@ -114,9 +116,11 @@ func (b *Bridge) Run(ctx context.Context, stdin io.Reader, stdout *os.File) erro
 
 	left := b.untilHostIsGone(ctx, eof, out, lines)
 	b.linger(out)
-	b.leave(left, out)
+	inTime := b.leave(left, out)
 	stopWriting()
-	b.work.Wait()
+	if inTime {
+		b.work.Wait()
+	}
 	return nil
 }
 
@@ -243,8 +247,9 @@ func (b *Bridge) drained(ctx context.Context, out *stdio.Writer) *ending {
 	return hostGone("the host closed stdin")
 }
 
-// leave ends everything in bounded time.
-func (b *Bridge) leave(how *ending, out *stdio.Writer) {
+// leave ends everything in bounded time, and reports whether all of it ended.
+func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
+	b.leaving.Store(true)
 	b.host.leave(how)
 	limit := goodbye
 	if how.why == "a signal asked to leave" {
@@ -255,17 +260,27 @@ func (b *Bridge) leave(how *ending, out *stdio.Writer) {
 	flushed := make(chan struct{})
 	b.work.Go(func() { defer close(flushed); out.Flush(ctx) })
 	b.end(how)
-	if b.link != nil {
-		b.link.close(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if b.link != nil {
+			b.link.close(ctx, b.keeper.resumable())
+		}
+		b.offers.close()
+		b.host.work.Wait()
+		<-flushed
+	}()
+	select {
+	case <-ended:
+	case <-time.After(leaveLimit): // a stuck lock or disk: what is open is found lost
+		return false
 	}
-	b.offers.close()
-	b.host.work.Wait()
-	<-flushed
 	if b.keeper != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 		defer cancel()
 		b.keeper.journal.Flush(ctx) // notes; a lost one costs at most an answer given twice
 	}
+	return true
 }
 
 // woke is called after the machine slept: connections are dead, though nobody

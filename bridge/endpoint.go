@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
@@ -26,6 +27,10 @@ type endpoint struct {
 	access *access
 	cfg    *Config
 	log    *slog.Logger
+
+	// keepSessions says that another process may go on with an answer of a
+	// session of ours, which DELETE would end.
+	keepSessions atomic.Bool
 }
 
 const (

@@ -592,7 +592,7 @@ func (c *sseClient) newLink() *link {
 	cfg := *c.endpoint.cfg
 	life, end := context.WithCancel(c.ctx)
 	l := &link{cfg: &cfg, endpoint: c.endpoint, life: life, feed: c.feed, eras: newEraCache(c.t.TempDir(), cfg.URL.String())}
-	c.t.Cleanup(func() { end(); l.close(context.Background()) })
+	c.t.Cleanup(func() { end(); l.close(context.Background(), false) })
 	return l
 }
 

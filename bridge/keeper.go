@@ -268,6 +268,9 @@ func (k *keeper) finish(x *exchange, r *reply) {
 		return
 	}
 	x.job.ended = true
+	if k.leftToOthers(x, r) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
 	if r.verdict.Outcome == classify.InputRequired && x.theirWords(r) != nil {
@@ -328,6 +331,33 @@ func (k *keeper) nextRound(x *exchange) (jobs.Begun, bool) {
 		return jobs.Begun{}, false
 	}
 	return jobs.Begun{Job: job}, true
+}
+
+// leftToOthers reports whether the end of a call is left open for another
+// process, which can go on with its stream or task: this one is leaving.
+func (k *keeper) leftToOthers(x *exchange, r *reply) bool {
+	return k.bridge.leaving.Load() && r.capture.Ended == classify.Cancelled && x.canBeResumed()
+}
+
+func (x *exchange) canBeResumed() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.job.resumable
+}
+
+// resumable reports whether another process could go on with a call of ours.
+func (k *keeper) resumable() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, x := range k.live {
+		if x.canBeResumed() {
+			return true
+		}
+	}
+	return false
 }
 
 // endOf is what the last reply makes of the job.
@@ -468,7 +498,7 @@ func (x *exchange) resumableFrom(r jobs.Resumption) {
 	if k == nil || x.handle() == "" {
 		return
 	}
-	if x.job.resumable {
+	if x.canBeResumed() {
 		k.journal.Note(x.handle(), jobs.Note{EventID: r.EventID})
 		return
 	}
@@ -478,6 +508,13 @@ func (x *exchange) resumableFrom(r jobs.Resumption) {
 		k.bridge.cfg.Log.Debug("resumption not journaled", "handle", x.handle(), "error", err)
 		return
 	}
+	x.nowResumable()
+}
+
+// nowResumable notes that the journal knows how to go on with this call.
+func (x *exchange) nowResumable() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.job.resumable = true
 }
 

@@ -449,7 +449,7 @@ func (u *legacy) close(ctx context.Context) {
 	u.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, s := range open {
-		if s.id == "" {
+		if s.id == "" || u.endpoint.keepSessions.Load() {
 			continue
 		}
 		wg.Go(func() {

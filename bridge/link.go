@@ -425,7 +425,8 @@ func (l *link) contradicted(u upstream) {
 }
 
 // close ends what the upstream holds for us.
-func (l *link) close(ctx context.Context) {
+func (l *link) close(ctx context.Context, keepSessions bool) {
+	l.endpoint.keepSessions.Store(keepSessions)
 	l.mu.Lock()
 	l.closed = true
 	up := l.up

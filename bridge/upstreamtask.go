@@ -50,6 +50,8 @@ func (x *exchange) adopt(up upstream, r *reply) *reply {
 		ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 		if _, err := k.journal.SetTask(ctx, x.handle(), id); err != nil {
 			x.bridge.cfg.Log.Warn("the server's task id could not be journaled", "handle", x.handle(), "error", err)
+		} else {
+			x.nowResumable()
 		}
 		cancel()
 	}
