@@ -149,7 +149,7 @@ func (u *legacy) resumeElsewhere(ctx context.Context, from jobs.Resumption, out 
 	s := &session{profile: legacyProfile(from.Protocol, nil, nil), id: from.Session, handshake: handshake{Version: from.Protocol}}
 	d := &delivery{method: "tools/call", session: s}
 	broken := &reply{lastEvent: from.EventID, anyID: true, endedBy: byNetwork,
-		expect: classify.Expectation{Method: "tools/call", Protocol: from.Protocol, Session: true}}
+		expect: classify.Expectation{Method: "tools/call", ID: []byte("null"), Protocol: from.Protocol, Session: true}} // a request, whatever its id was
 	broken.capture.Status, broken.capture.Header = http.StatusOK, header(hdrContentType, acceptSSE)
 	return u.resume(ctx, d, broken, out)
 }
