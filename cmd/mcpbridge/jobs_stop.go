@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/spf13/cobra"
 )
@@ -131,16 +133,21 @@ func (d *desk) stop(ctx context.Context, list []jobs.Job, all bool) error {
 	return nil
 }
 
-// hostGoneNote is what a bridge notes of a job when its host has gone.
-const hostGoneNote = "host gone"
+// lingerEvent stands in the timeline of a job whose worker outlives its host.
+const lingerEvent = "host gone, its worker stays"
 
-// lingers reports whether a job is one for which a worker outlives its host.
-// It chooses what a person asked to stop, and decides nothing about a call.
-func lingers(j *jobs.Job) bool {
-	for _, e := range j.Timeline {
-		if e.What == "nobody waits" && e.Note == hostGoneNote {
-			return true
-		}
+// noteLinger says in the journal why this process stays.
+func noteLinger(j bridge.Journal) {
+	for _, job := range j.Mine() {
+		j.Note(job.Handle, jobs.Note{Event: lingerEvent})
 	}
-	return false
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	_ = j.Flush(ctx) // else it is written with the next change
+}
+
+// lingers reports whether a worker outlives its host for a job. It chooses what
+// a person asked to stop, and decides nothing about a call.
+func lingers(j *jobs.Job) bool {
+	return isOpen(j) && slices.ContainsFunc(j.Timeline, func(e jobs.Event) bool { return e.What == lingerEvent })
 }

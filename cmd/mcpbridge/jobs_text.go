@@ -59,6 +59,9 @@ func reason(j *jobs.Job, lost bool) string {
 	if lost {
 		return "the process that made the call is gone"
 	}
+	if lingers(j) {
+		return "its host is gone; a worker waits for the answer"
+	}
 	switch j.Evidence {
 	case jobs.Started:
 		return "sent, no answer yet"
