@@ -163,12 +163,21 @@ func (t *tour) deadline(ctx context.Context) error {
 	}
 	t.report = job.Handle
 	return t.says(r, "STILL RUNNING (not an error)", "its handle is "+string(t.report)+"; progress 1 of 2 (reading the books)",
-		"call mcpbridge_job with this handle", "or stop here and tell the user")
+		"call mcpbridge_job with this handle")
 }
 
-func (t *tour) killed(context.Context) error {
+func (t *tour) killed(ctx context.Context) error {
 	t.host().Kill()
 	t.voice.says(theHost, "is gone, and the bridge that it had started with it")
+	held, err := t.reportIsHeld(ctx)
+	switch {
+	case err != nil:
+		return err
+	case held:
+		t.voice.says(theBridge, "left a process behind, outside the group that was killed: it holds the call")
+	default:
+		t.voice.says(theBridge, "left the call in its journal: the next bridge takes it up")
+	}
 	return t.ledger("build_report", 1, 0)
 }
 

@@ -56,33 +56,55 @@ func (t *tour) close() error {
 	return errors.Join(err, removeSoon(t.dir))
 }
 
-// stopReport asks the bridge that holds the call of build_report to let go of
-// it: that bridge outlives its host for as long as the call is open.
+// reportIsHeld reports whether a process lives that holds the call of
+// build_report.
+func (t *tour) reportIsHeld(ctx context.Context) (held bool, err error) {
+	err = t.withJournal(ctx, func(j *jobs.Journal) error {
+		held, err = isHeld(ctx, j, t.report)
+		return err
+	})
+	return held, err
+}
+
+// stopReport has the bridge that holds the call of build_report let go of it:
+// it outlives its host for as long as the call is open.
 func (t *tour) stopReport() error {
 	if t.report == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
-	j, err := jobs.Open(t.path("state"), jobs.Options{}, boltstore.Options{AllowNetwork: true})
+	err := t.withJournal(ctx, func(j *jobs.Journal) error { return askToStop(ctx, j, t.report) })
 	if err != nil {
-		return fmt.Errorf("end the bridge of the first host: %w", err)
-	}
-	defer func() { _ = j.Close(ctx) }() // it was opened to ask, and keeps nothing
-	if err := askToStop(ctx, j, t.report); err != nil {
 		return fmt.Errorf("end the bridge of the first host: %w", err)
 	}
 	return nil
 }
 
-// askToStop asks the owner of a job, if the job is open and the owner lives,
-// and waits until it did so.
-func askToStop(ctx context.Context, j *jobs.Journal, handle jobs.Handle) error {
-	job, err := j.Find(ctx, handle)
-	if err != nil || job.State.Settled() {
+// withJournal lets do look at the journal of the demo's bridges.
+func (t *tour) withJournal(ctx context.Context, do func(*jobs.Journal) error) error {
+	j, err := jobs.Open(t.path("state"), jobs.Options{}, boltstore.Options{AllowNetwork: true})
+	if err != nil {
 		return err
 	}
-	if lost, err := j.OwnerLost(ctx, job); err != nil || lost {
+	defer func() { _ = j.Close(ctx) }() // nothing of it is kept here
+	return do(j)
+}
+
+// isHeld reports whether a job is open and its owner lives.
+func isHeld(ctx context.Context, j *jobs.Journal, handle jobs.Handle) (bool, error) {
+	job, err := j.Find(ctx, handle)
+	if err != nil || job.State.Settled() {
+		return false, err
+	}
+	lost, err := j.OwnerLost(ctx, job)
+	return !lost && err == nil, err
+}
+
+// askToStop asks the owner of a job, if there is one, to let go of its call, and
+// waits until it did.
+func askToStop(ctx context.Context, j *jobs.Journal, handle jobs.Handle) error {
+	if held, err := isHeld(ctx, j, handle); err != nil || !held {
 		return err
 	}
 	ask, err := j.Ask(ctx, handle, jobs.AskStopWaiting, nil)

@@ -18,7 +18,7 @@ import (
 // demoColumns and demoLines are the terminal that the demo is made for.
 const (
 	demoColumns = 100
-	demoLines   = 70
+	demoLines   = 72
 )
 
 // demoTestLimit is for a loaded machine; the program's own limit is shorter.
@@ -70,7 +70,7 @@ func TestDemoWithoutLinger(t *testing.T) {
 	defer cancel()
 	var out strings.Builder
 	o := demoOptions{program: demoProgram(t), flags: []string{"--linger=0"}, temp: t.TempDir(), shop: newShop()}
-	if err := playDemo(ctx, newVoice(&out, false), o); err != nil {
+	if err := playDemo(ctx, newVoice(&out, false), o); err != nil || !strings.Contains(out.String(), "the next bridge takes it up") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	nothingIn(t, o.temp)
