@@ -204,8 +204,28 @@ func TestHTTPSSE(t *testing.T) {
 			if len(notes) != 3 || !strings.Contains(string(notes[0].Params), `"progressToken":"mine"`) {
 				t.Errorf("progress: %d notifications, first %s", len(notes), notes)
 			}
+			r.logs(version)
 			r.end()
 		})
+	}
+}
+
+// logs checks that a log message of the server reaches the host that wants it,
+// once.
+func (r *sseRig) logs(version string) {
+	r.t.Helper()
+	params := `{"name":"stream","arguments":{"n":1,"interval":1,"log":true}`
+	if version == rev2026_07_28 {
+		params += `,"_meta":{"io.modelcontextprotocol/logLevel":"debug"}`
+	} else if reply, err := r.host.Call(r.ctx, "logging/setLevel", `{"level":"debug"}`); err != nil || reply.Error != nil {
+		r.t.Fatalf("logging/setLevel: %s, %v", reply.Raw, err)
+	}
+	if reply, err := r.host.Call(r.ctx, "tools/call", params+"}"); err != nil || reply.IsError() {
+		r.t.Fatalf("stream: %s, %v", reply.Raw, err)
+	}
+	logs := r.host.Notifications(func(m bridgetest.HostMessage) bool { return m.Method == "notifications/message" })
+	if len(logs) != 1 {
+		r.t.Errorf("%d log messages", len(logs))
 	}
 }
 

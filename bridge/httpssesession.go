@@ -196,17 +196,6 @@ func (s *sseSession) inProgress(token []byte) sink {
 	return w.out
 }
 
-// sinks returns where everything goes that all open requests may want.
-func (s *sseSession) sinks() []sink {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]sink, 0, len(s.waiting))
-	for _, w := range s.waiting {
-		all = append(all, w.out)
-	}
-	return all
-}
-
 // asking returns the one open request in whose course a question can have come
 // up; nil where there is none, or more than one.
 func (s *sseSession) asking() (one sink) {
@@ -298,20 +287,14 @@ func (u *httpSSE) tooLarge(s *sseSession) {
 		"open", len(s.waiting))
 }
 
-// notified takes a notification: progress goes to its request, log messages of
-// a session that a modern host caused to the requests that may want them.
+// notified takes a notification: progress goes to its request, everything else
+// to whoever wants it.
 func (u *httpSSE) notified(s *sseSession, m *jsonrpc.Message) {
-	switch {
-	case m.Method == "notifications/progress":
+	if m.Method == "notifications/progress" {
 		if out := s.inProgress(m.Field(jsonrpc.ProgressToken)); out != nil {
 			out.notification(m)
 			return
 		}
-	case m.Method == "notifications/message" && s.profile.era == modernEra:
-		for _, out := range s.sinks() {
-			out.notification(m)
-		}
-		return
 	}
 	u.feed.notification(m)
 }
