@@ -200,7 +200,7 @@ func (k *keeper) piece(x *exchange, job *jobs.Job, offset []byte) {
 		x.answerText(x.handleAnswer(job, false, " Its result cannot be read: "+err.Error()+"."))
 		return
 	case !whole || at < 0 || at > int64(len(result)):
-		x.say(fmt.Sprintf("FAILED: offset must be between 0 and %d, the size of the result in bytes.", len(result)), true)
+		x.say(fmt.Sprintf("FAILED: offset must be between 0 and %d, the size in bytes of the result of server %s.", len(result), job.Server), true)
 		return
 	}
 	end := int(at)
