@@ -156,6 +156,7 @@ func (g group) call(r *rig, c class) cell {
 	g.heal(r, &result)
 	if c.writes {
 		result.effects = r.up.Ledger().EffectsOf(c.tool, key)
+		g.repeat(r, &result, arguments)
 	}
 	if v := result.said.verdict; v != nil {
 		result.claimed = v.Deliveries
@@ -165,6 +166,23 @@ func (g group) call(r *rig, c class) cell {
 	}
 	result.judge()
 	return result
+}
+
+// repeat makes the same call again where its outcome is unknown or open: it is
+// held back, and answered by the job that there is.
+func (g group) repeat(r *rig, c *cell, arguments string) {
+	if c.said.head != unknown && c.said.head != running || c.said.job == nil {
+		return // judged elsewhere
+	}
+	before := r.up.Ledger().Deliveries(c.tool)
+	again, err := r.host.CallTool(r.ctx, c.tool, arguments)
+	said := read(again)
+	if n := r.up.Ledger().Deliveries(c.tool) - before; n != 0 {
+		c.problem("a repeat was delivered %d times, and answered %q", n, said.text)
+	}
+	if err != nil || said.job == nil || said.job.Handle != c.said.job.Handle || !said.job.Deduplicated {
+		c.problem("a repeat was not answered by the job: %v, %q, %+v", err, said.text, said.job)
+	}
 }
 
 func last(entries []bridgetest.Entry) int {
@@ -248,6 +266,7 @@ func (c *cell) judgeWords() {
 	if c.claimed >= 0 && c.claimed < c.deliveries {
 		c.problem("the bridge says %d deliveries, the ledger has %d", c.claimed, c.deliveries)
 	}
+	c.judgeJob()
 	if c.longAsk && !strings.Contains(c.said.text, "1h") {
 		c.problem("the host is not told how long the server asks to wait")
 	}
@@ -256,5 +275,21 @@ func (c *cell) judgeWords() {
 	}
 	if c.said.verdict != nil && !strings.Contains(c.said.text, "crm") {
 		c.problem("the text does not name the server")
+	}
+}
+
+// judgeJob: a call that may have an effect and has no end yet has a job, in the
+// state that the text says.
+func (c *cell) judgeJob() {
+	state := map[string]string{unknown: "outcome_unknown", running: "working"}[c.said.head]
+	j := c.said.job
+	switch {
+	case state == "" || j == nil && !c.writes && c.said.head == unknown:
+	case j == nil:
+		c.problem("no job is spoken of")
+	case j.State != state || j.Effect != "possible":
+		c.problem("the job is %s with effect %s", j.State, j.Effect)
+	case j.Deliveries < c.deliveries:
+		c.problem("the job says %d deliveries, the ledger has %d", j.Deliveries, c.deliveries)
 	}
 }

@@ -26,6 +26,16 @@ type statement struct {
 	head    string
 	text    string
 	verdict *verdict // nil: these are the server's own words
+	job     *job     // nil: none is spoken of
+}
+
+// A job is the _meta object of answers about one.
+type job struct {
+	Handle       string `json:"handle"`
+	State        string `json:"state"`
+	Effect       string `json:"effect"`
+	Deliveries   int    `json:"deliveries"`
+	Deduplicated bool   `json:"deduplicated"`
 }
 
 // A verdict is the _meta object of the bridge's own answers, or the verdict in
@@ -48,13 +58,13 @@ func read(r bridgetest.Reply) statement {
 	}
 	var result struct {
 		Meta struct {
-			Verdict *verdict        `json:"io.github.mcpbridge/verdict"`
-			Job     json.RawMessage `json:"io.github.mcpbridge/job"`
+			Verdict *verdict `json:"io.github.mcpbridge/verdict"`
+			Job     *job     `json:"io.github.mcpbridge/job"`
 		} `json:"_meta"`
 		IsError bool `json:"isError"`
 	}
 	_ = json.Unmarshal(r.Result, &result) // no tool result: no verdict of ours
-	s := statement{head: told, text: r.Text(), verdict: result.Meta.Verdict}
+	s := statement{head: told, text: r.Text(), verdict: result.Meta.Verdict, job: result.Meta.Job}
 	for _, head := range heads() {
 		if strings.HasPrefix(s.text, head) && (s.verdict != nil || result.Meta.Job != nil) {
 			s.head = head
