@@ -39,7 +39,7 @@ func (k *keeper) askStatus(ctx context.Context, job jobs.Job) jobs.Job {
 	if !ok {
 		return job
 	}
-	e := jobs.End{Evidence: "status_tool", EndedBy: byUpstream, Note: config.Tool + " said " + cut(state, 60)}
+	e := jobs.End{Evidence: jobs.StatusTool, EndedBy: byUpstream, Note: config.Tool + " said " + cut(state, 60)}
 	var settled jobs.Job
 	var err error
 	switch {
@@ -48,6 +48,8 @@ func (k *keeper) askStatus(ctx context.Context, job jobs.Job) jobs.Job {
 		e.Result, e.Kind = result, jobs.ToolAnswer
 	case slices.Contains(config.Failed, state):
 		e.State, e.Effect = jobs.Failed, jobs.Possible
+	case slices.Contains(config.Working, state) && job.State == jobs.Working:
+		return job
 	case slices.Contains(config.Working, state):
 		settled, err = k.journal.Working(ctx, job.Handle, job.Seen(), e.Note)
 		return orBefore(settled, job, err)
@@ -58,6 +60,43 @@ func (k *keeper) askStatus(ctx context.Context, job jobs.Job) jobs.Job {
 	}
 	settled, err = k.journal.Settle(ctx, job.Handle, job.Seen(), e)
 	return orBefore(settled, job, err)
+}
+
+// How often the status tool is asked again while somebody waits.
+const (
+	firstStatusPause = time.Second
+	maxStatusPause   = 10 * time.Second
+)
+
+// asked reports whether what is known of a job comes from a status tool only:
+// nobody holds its delivery any more.
+func asked(job *jobs.Job) bool {
+	return job.State == jobs.OutcomeUnknown || job.State == jobs.Working && job.Evidence == jobs.StatusTool
+}
+
+// statusFirst asks the status tool about a call of x whose outcome is unknown,
+// and answers x with what it says, if x waits still. It reports whether it did.
+func (k *keeper) statusFirst(x *exchange, limit time.Duration) bool {
+	if k == nil || x.handle() == "" || limit <= 0 || k.bridge.toolConfig(x.toolName).Status == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(k.bridge.life, limit)
+	defer cancel()
+	job, err := k.journal.Find(ctx, x.handle())
+	if err != nil || job.State != jobs.OutcomeUnknown {
+		return false
+	}
+	switch job = k.askStatus(ctx, job); {
+	case job.State.Settled() && x.close():
+		if x.write(k.endParts(x, &job, false)) {
+			k.written(untold{handle: job.Handle, asked: true})
+		}
+	case job.State == jobs.Working && x.close():
+		x.write(x.handleAnswer(&job, false, ""))
+	default:
+		return false
+	}
+	return true
 }
 
 func orBefore(after, before jobs.Job, err error) jobs.Job {

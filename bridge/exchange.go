@@ -360,6 +360,11 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	k.finish(x, r)
 	if told {
 		x.bridge.record(x, &r.verdict, "settled")
+		k.statusFirst(x, statusTimeout)
+		return
+	}
+	if k.statusFirst(x, x.remaining()) {
+		x.bridge.record(x, &r.verdict, "exchange")
 		return
 	}
 	if x.tell(x.answerTo(r), &r.verdict) && !x.job.given {

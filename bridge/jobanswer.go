@@ -100,6 +100,8 @@ func evidenceText(j *jobs.Job) string {
 		return "it was cancelled and the server said no more"
 	case jobs.InputExpired:
 		return "nobody answered the server's question"
+	case jobs.StatusTool:
+		return "a status tool of the server said so"
 	}
 	return "reason: " + string(j.Evidence)
 }
@@ -314,16 +316,31 @@ func (k *keeper) waitUntil(x *exchange, job jobs.Job, limit time.Duration) jobs.
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, limit)
 	defer cancel()
-	for !job.State.Settled() {
-		latest, err := k.journal.Wait(ctx, job.Handle, job.Seen())
+	for pause := firstStatusPause; !job.State.Settled(); pause = min(2*pause, maxStatusPause) {
+		latest, err := k.waitStep(ctx, job, pause)
 		if latest.Handle != "" {
 			job = latest
+		}
+		if job.State == jobs.Working && asked(&job) && ctx.Err() == nil {
+			job = k.askStatus(ctx, job)
+			continue
 		}
 		if err != nil || job.State != jobs.Working {
 			return job
 		}
 	}
 	return job
+}
+
+// waitStep waits for a change of job, no longer than pause where only asking
+// the status tool can bring one.
+func (k *keeper) waitStep(ctx context.Context, job jobs.Job, pause time.Duration) (jobs.Job, error) {
+	if asked(&job) && k.bridge.toolConfig(job.Tool).Status != nil {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, pause)
+		defer cancel()
+	}
+	return k.journal.Wait(ctx, job.Handle, job.Seen())
 }
 
 // recordHeld writes the record of a call that was answered from a job.

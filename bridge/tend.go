@@ -207,7 +207,7 @@ func (k *keeper) lookAfter(ctx context.Context, job jobs.Job) jobs.Job {
 			}
 		}
 	}
-	if job.State == jobs.OutcomeUnknown {
+	if asked(&job) {
 		job = k.askStatus(ctx, job)
 	}
 	return job

@@ -53,6 +53,7 @@ const (
 	BridgeLost      Evidence = "bridge_lost"       // the owner died before the end was journaled
 	CancelledByHost Evidence = "cancelled_by_host" // told upstream, no answer
 	InputExpired    Evidence = "input_expired"     // nobody answered a question
+	StatusTool      Evidence = "status_tool"       // a tool of the server that tells what became of calls
 	ResolvedByUser  Evidence = "resolved_by_user"
 	ResolvedByModel Evidence = "resolved_by_model"
 )

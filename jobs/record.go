@@ -15,7 +15,7 @@ func (j *Journal) GiveHandle(ctx context.Context, h Handle) (Job, error) {
 		if !job.HandleOut {
 			job.HandleOut, job.Waiter, job.UpdatedAt = true, "", t.now
 			if job.State == Working {
-				job.Evidence = AnswerDeadline
+				job.Evidence, job.EndedBy = AnswerDeadline, "bridge"
 			}
 			job.observe(t.now, "handle given out", "")
 		}
@@ -23,13 +23,14 @@ func (j *Journal) GiveHandle(ctx context.Context, h Handle) (Job, error) {
 	})
 }
 
-// Working moves an unknown or waiting job back to working: a status tool said
-// that it runs, or its question was answered.
+// Working moves an unknown job back to working: a status tool said that it
+// runs. That is its evidence from now on.
 func (j *Journal) Working(ctx context.Context, h Handle, seen Seen, why string) (Job, error) {
 	return j.change(ctx, h, func(t *txn, job *Job) error {
 		if err := job.move(Working, seen, t.now); err != nil {
 			return err
 		}
+		job.Evidence, job.EndedBy = StatusTool, ""
 		job.observe(t.now, Working.String(), why)
 		return nil
 	})
