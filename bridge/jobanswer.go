@@ -216,7 +216,7 @@ func (k *keeper) waysOut(job *jobs.Job, b jobs.Begun) string {
 	if job.Directory != k.bridge.cfg.Directory && job.Directory != "" {
 		s += " It was made from another window (" + cut(job.Directory, 100) + ")."
 	}
-	if !b.Until.IsZero() {
+	if !b.Until.IsZero() && job.State == jobs.OutcomeUnknown {
 		s += " The same call is held back until " + b.Until.UTC().Format(time.RFC3339) + "."
 	}
 	return s
