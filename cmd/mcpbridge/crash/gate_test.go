@@ -65,8 +65,8 @@ type entryArguments struct {
 	Size int
 }
 
-// tools are those of an ordinary test server, and three with gates: an additive
-// one, a destructive one and one whose doing twice is doing once.
+// tools are those of an ordinary test server, and some with gates: additive,
+// destructive, idempotent, unannotated, streaming and reading.
 func (g *gates) tools() []bridgetest.Tool {
 	const additive, destructive, idempotent = `{"readOnlyHint":false,"destructiveHint":false}`, `{"destructiveHint":true}`, `{"idempotentHint":true,"destructiveHint":false}`
 	const input = `{"key":{"type":"string"},"size":{"type":"integer"},"pad":{"type":"string"},"requestId":{"type":"string"}}`
@@ -75,6 +75,7 @@ func (g *gates) tools() []bridgetest.Tool {
 		{Name: "drop_entry", Description: "Drops an entry.", Annotations: []byte(destructive), Input: []byte(input), Run: g.run},
 		{Name: "set_entry", Description: "Sets an entry.", Annotations: []byte(idempotent), Input: []byte(input), Run: g.run},
 		{Name: "act", Description: "Does something.", Input: []byte(input), Run: g.run},
+		{Name: "slow_add", Description: "Adds an entry, and tells how far it is.", Annotations: []byte(additive), Input: []byte(input), Run: g.slow},
 		{Name: "look", Description: "Looks, slowly.", Annotations: []byte(`{"readOnlyHint":true}`), Input: []byte(input), Run: g.look},
 	}
 	return append(bridgetest.DefaultTools(), own...)
@@ -89,6 +90,13 @@ func (g *gates) run(c *bridgetest.Call) (any, error) {
 	c.Effect(a.Key)
 	g.pass("after", a.Key)
 	return answerOf(a), nil
+}
+
+// slow says how far it is before it stands at its first gate, which makes its
+// answer a stream.
+func (g *gates) slow(c *bridgetest.Call) (any, error) {
+	c.Progress(1, 2, "half done")
+	return g.run(c)
 }
 
 func (g *gates) look(c *bridgetest.Call) (any, error) {

@@ -1,0 +1,168 @@
+package crash
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
+)
+
+const (
+	hammerHosts    = 3
+	hammerInFlight = 16
+	// turnLimit is how long the 99th percentile of a turn at the journal may
+	// take while everybody wants it.
+	turnLimit = 250 * time.Millisecond
+	// fewTurns say nothing about a percentile.
+	fewTurns = 300
+)
+
+// Three bridges, a program that lists jobs again and again and a process that
+// measures share one state directory. Nothing is lost, nothing is doubled.
+func TestHammer(t *testing.T) {
+	t.Parallel()
+	n := 1000
+	if full() {
+		n = 10_000
+	}
+	w := newCalls(t)
+	var calls, rest sync.WaitGroup
+	done := make(chan struct{})
+	var lists atomic.Int64
+	rest.Go(func() { w.listAll(done, &lists) })
+	var turns []time.Duration
+	rest.Go(func() { turns = w.measureTurns(done) })
+	var bad atomic.Int64
+	for host := range hammerHosts {
+		l := w.alone()
+		next := atomic.Int64{}
+		for range hammerInFlight {
+			calls.Go(func() {
+				for i := next.Add(1); i <= int64(share(n, host)); i = next.Add(1) {
+					key := fmt.Sprintf("h%d-%d", host, i)
+					r, err := l.host.CallTool(l.ctx, "add_entry", fmt.Sprintf(`{"key":%q}`, key))
+					if err != nil || r.Text() != "did "+key {
+						bad.Add(1)
+						t.Errorf("%s: %v %.300s", key, err, r.Raw)
+						return
+					}
+				}
+			})
+		}
+	}
+	calls.Wait()
+	close(done)
+	rest.Wait()
+	w.checkHammer(n)
+	slices.Sort(turns)
+	p99 := turns[len(turns)*99/100]
+	t.Logf("%d jobs, %d lists; %d turns, median %v, p99 %v, longest %v", n, lists.Load(), len(turns), turns[len(turns)/2], p99, turns[len(turns)-1])
+	if p99 > turnLimit && !raceDetector && len(turns) >= fewTurns {
+		t.Errorf("the 99th percentile of a turn is %v, at most %v are allowed", p99, turnLimit)
+	}
+}
+
+// share is how many of n calls one host makes.
+func share(n, host int) int {
+	s := n / hammerHosts
+	if host < n%hammerHosts {
+		s++
+	}
+	return s
+}
+
+// checkHammer compares every record with the ledger.
+func (w *world) checkHammer(n int) {
+	w.t.Helper()
+	acted := map[string]int{}
+	for _, e := range w.up.Ledger().AllEffects() {
+		acted[e.Key]++
+	}
+	for key, times := range acted {
+		if times != 1 {
+			w.t.Errorf("%s acted %d times", key, times)
+		}
+	}
+	if len(acted) != n {
+		w.t.Errorf("%d calls acted, want %d", len(acted), n)
+	}
+	seen := map[jobs.Handle]bool{}
+	for _, j := range w.records("add_entry") {
+		if seen[j.Handle] || j.State != jobs.Completed {
+			w.t.Errorf("job %s twice, or %s", j.Handle, j.State)
+		}
+		seen[j.Handle] = true
+	}
+	if len(seen) != n {
+		w.t.Errorf("%d records, want %d", len(seen), n)
+	}
+	if err := w.journal.Check(w.ctx); err != nil {
+		w.t.Errorf("the journal contradicts itself: %v", err)
+	}
+}
+
+// listAll runs the program that lists jobs until done.
+func (w *world) listAll(done <-chan struct{}, count *atomic.Int64) {
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		cmd := exec.CommandContext(w.ctx, program(), "jobs", "list", "--json", "--state-dir="+w.dir, "--limit=50")
+		cmd.Env = environment(w.home)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			w.t.Errorf("jobs list: %v: %s", err, out)
+			return
+		}
+		lines := bufio.NewScanner(bytes.NewReader(out))
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var j toldJob
+			if err := json.Unmarshal(lines.Bytes(), &j); err != nil || j.Handle == "" {
+				w.t.Errorf("jobs list: line %.200q: %v", lines.Text(), err)
+				return
+			}
+		}
+		count.Add(1)
+	}
+}
+
+// measureTurns makes a change every few milliseconds and says how long each
+// took.
+func (w *world) measureTurns(done <-chan struct{}) []time.Duration {
+	j, err := jobs.Open(w.dir, jobs.Options{}, boltstore.Options{})
+	if err != nil {
+		w.t.Error(err)
+		return []time.Duration{0}
+	}
+	defer func() { _ = j.Close(w.ctx) }()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	turns := make([]time.Duration, 0, 1024)
+	for {
+		begun := time.Now()
+		_, err := j.Begin(w.ctx, jobs.Call{Account: jobs.Account{Server: "other", Principal: "other"}, Tool: "other",
+			Arguments: fmt.Appendf(nil, `{"n":%d}`, len(turns))})
+		if err != nil {
+			w.t.Errorf("a turn: %v", err)
+			return append(turns, 0)
+		}
+		turns = append(turns, time.Since(begun))
+		select {
+		case <-done:
+			return turns
+		case <-tick.C:
+		}
+	}
+}
