@@ -185,6 +185,7 @@ func times(n int) string {
 type demoJob struct {
 	Handle       jobs.Handle
 	State        string
+	Evidence     string
 	Deduplicated bool
 }
 
