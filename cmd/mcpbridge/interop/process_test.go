@@ -27,7 +27,8 @@ func command(t *testing.T, up *upstream) *process {
 	args := append([]string{"--state-dir", t.TempDir()}, up.flags...)
 	cmd := exec.Command(binary, append(args, up.url)...)
 	home := t.TempDir()
-	cmd.Env = append(cmd.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home)
+	// A program with the race detector would sleep for a second when it ends.
+	cmd.Env = append(cmd.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home, "GORACE=atexit_sleep_ms=0")
 	p := &process{cmd: cmd, stderr: &transcript{}}
 	cmd.Stderr = p.stderr
 	return p
