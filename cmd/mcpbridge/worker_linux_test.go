@@ -125,16 +125,26 @@ func (r *rig) write(t *testing.T, ms int) {
 // job returns the only job of the journal.
 func (r *rig) job(t *testing.T) jobs.Job {
 	t.Helper()
+	list := r.list(t)
+	if len(list) != 1 {
+		t.Fatalf("%d jobs, want 1", len(list))
+	}
+	return list[0]
+}
+
+// list returns the jobs of the journal.
+func (r *rig) list(t *testing.T) []jobs.Job {
+	t.Helper()
 	j, err := jobs.Open(r.state, jobs.Options{}, boltstore.Options{AllowNetwork: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = j.Close(context.Background()) }()
 	list, err := j.List(limited(t), jobs.Filter{})
-	if err != nil || len(list) != 1 {
-		t.Fatalf("%d jobs, %v", len(list), err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return list[0]
+	return list
 }
 
 // checkFinished waits for the worker and checks that the call's result is kept.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs"
+)
+
+// What a server or a host puts into a job steers no terminal.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	evil := "\x1b]0;owned\x07 a\nb \u202e \u009b31m"
+	j := jobs.Job{
+		Tool: evil, Account: jobs.Account{Server: evil, Principal: evil}, Directory: evil, EndedBy: evil, Owner: evil,
+		Evidence: jobs.Evidence(evil), Progress: &jobs.Progress{Message: evil}, Timeline: []jobs.Event{{What: evil, Note: evil}},
+	}
+	var text strings.Builder
+	printTimeline(&text, &j)
+	for _, state := range []jobs.State{jobs.OutcomeUnknown, jobs.Working, jobs.InputRequired, jobs.Completed, jobs.Failed, jobs.Cancelled} {
+		j.State = state
+		for _, lost := range []bool{false, true} {
+			text.WriteString(message(&j, lost, time.Now()) + advice(&j, lost) + "\n")
+			for _, f := range facts(&j, lost) {
+				text.WriteString(f.text + "\n")
+			}
+			if err := printTable(&text, []row{{&j, lost}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	line := progressLine{w: &text}
+	line.draw(&j, time.Now())
+	if strings.ContainsAny(strings.TrimRight(text.String(), "\r"), "\x1b\x07\u202e\u009b") {
+		t.Errorf("a control character is left in %q", text.String())
+	}
+}
+
+// A line on a terminal covers the one before.
+func TestProgressLine(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	line := progressLine{w: &text}
+	now := time.Now()
+	j := jobs.Job{Tool: "export", CreatedAt: now.Add(-90 * time.Second), Progress: &jobs.Progress{Progress: 3, Total: 4, Message: "rows"}}
+	line.draw(&j, now)
+	j.Progress = nil
+	line.draw(&j, now)
+	line.clear()
+	lines := strings.Split(text.String(), "\r")
+	want := []string{"", "export [##################......] 1m  3 of 4, rows", "export 1m", "", ""}
+	for i := range want {
+		if strings.TrimRight(lines[i], " ") != want[i] {
+			t.Errorf("line %d is %q, want %q", i, lines[i], want[i])
+		}
+	}
+	if len(lines[2]) != len(lines[1]) {
+		t.Errorf("%q leaves some of %q behind", lines[2], lines[1])
+	}
+	for share, want := range map[float64]string{-1: "[........................]", 0: "[........................]", 7: "[########################]"} {
+		if got := bar(share); got != want {
+			t.Errorf("bar of %v: %s", share, got)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 119 * time.Minute: "1h", 47 * time.Hour: "47h", 49 * time.Hour: "2d",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
