@@ -432,7 +432,9 @@ func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
+	deliveries, _, _ := x.evidence.counts()
 	if x.handle() != "" {
+		k.journal.Note(x.handle(), jobs.Note{Deliveries: deliveries}) // rides with the next line
 		job, err := k.journal.GiveHandle(ctx, x.handle())
 		if err != nil {
 			k.bridge.cfg.Log.Warn("a handle could not be journaled and is not given out", "handle", x.handle(), "error", err)
@@ -449,6 +451,8 @@ func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
 	}
 	if b.Hold == jobs.NotHeld {
 		k.take(x, b)
+		b.Job.Deliveries = deliveries // made before there was a job
+		k.journal.Note(b.Job.Handle, jobs.Note{Deliveries: deliveries})
 	}
 	return b.Job, true
 }
