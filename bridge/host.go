@@ -195,6 +195,7 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 	case h.inFlight[x.key] != nil:
 		h.mu.Unlock()
 		h.log.Warn("request dropped: its id is in flight already", "id", string(id), "method", m.Method)
+		x.cancel(nil)
 		if b != nil {
 			b.less()
 		}
@@ -205,6 +206,11 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 		return
 	case h.leaving:
 		h.mu.Unlock()
+		x.cancel(nil)
+		return
+	case !h.bridge.holds(len(m.Raw)):
+		h.mu.Unlock()
+		x.reject(codeOverloaded, fmt.Sprintf("there is no room for %d more bytes: wait for other requests to end, or raise --max-memory", len(m.Raw)), nil)
 		return
 	}
 	h.inFlight[x.key] = x
@@ -228,6 +234,7 @@ func (h *host) finished(x *exchange, counted bool) {
 		h.counted--
 	}
 	h.mu.Unlock()
+	h.bridge.lets(len(x.asked.Raw))
 }
 
 // free lets go of an id whose request was answered while its delivery goes on.
@@ -361,9 +368,15 @@ func (h *host) detach() {
 	}
 }
 
-// idle reports whether no request is open, subscriptions not counted.
+// idle reports whether no request waits for its answer, subscriptions not
+// counted. A call that was answered with a handle does not wait.
 func (h *host) idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.counted == 0
+	for _, x := range h.inFlight {
+		if x.method != "subscriptions/listen" {
+			return false
+		}
+	}
+	return true
 }

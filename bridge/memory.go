@@ -36,6 +36,18 @@ func (m *memory) take(n int64) bool {
 	return false
 }
 
+// holds reserves room for a request of n bytes, or reports that there is none.
+func (b *Bridge) holds(n int) bool {
+	return n <= smallBody || b.link == nil || b.link.endpoint.memory.take(int64(n))
+}
+
+// lets gives back what holds reserved.
+func (b *Bridge) lets(n int) {
+	if n > smallBody && b.link != nil {
+		b.link.endpoint.memory.used.Add(-int64(n))
+	}
+}
+
 // read reads a body of the given length (-1: unknown) and at most limit bytes.
 // With an error, what had arrived is in held all the same.
 func (m *memory) read(r io.Reader, length, limit int64) (held, error) {
