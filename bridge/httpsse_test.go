@@ -371,7 +371,7 @@ func TestHTTPSSEReopens(t *testing.T) {
 // A POST that fails is not the end: the reply may still come on the stream.
 func TestHTTPSSELateReply(t *testing.T) {
 	t.Parallel()
-	r := newSSERig(t, sseTestConfig{}, bridgetest.HostOptions{}, "status-after-effect:503@write_note", "status-after-effect:408@echo", "cut-phase:after-effect@put_item")
+	r := newSSERig(t, sseTestConfig{}, bridgetest.HostOptions{}, "status-after-effect:503@write_note", "status-after-effect:408@echo")
 	r.start(rev2025_06_18)
 	r.says("write_note", `{"key":"k"}`, "wrote k", false)
 	r.says("echo", `{"text":"late"}`, "late", false)
