@@ -63,7 +63,7 @@ func playDemo(ctx context.Context, v *voice, o demoOptions) (err error) {
 	for i, act := range acts() {
 		v.title(i+1, act.title)
 		if err := act.play(t, ctx); err != nil {
-			return fmt.Errorf("demo: step %d did not go as told: %w", i+1, err)
+			return fmt.Errorf("demo: step %d did not go as told: %w", i+1, orCause(ctx, err))
 		}
 	}
 	if err := t.leave(ctx); err != nil {
@@ -71,4 +71,12 @@ func playDemo(ctx context.Context, v *voice, o demoOptions) (err error) {
 	}
 	v.finish()
 	return v.err
+}
+
+// orCause is why ctx ended, if it did: err is a consequence of that.
+func orCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }

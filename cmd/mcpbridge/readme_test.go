@@ -58,7 +58,7 @@ func TestReadmeNames(t *testing.T) {
 	p := program{}
 	root := p.root()
 	flags := map[string]bool{"help": true}
-	variables, commands := map[string]bool{}, map[string]bool{"help": true, "crm": true, "https": true} // the server of all examples
+	variables, commands := map[string]bool{secretVariable: true}, map[string]bool{"help": true, "crm": true, "https": true} // the server of all examples
 	root.Flags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
 	for _, cmd := range root.Commands() {
 		commands[cmd.Name()] = true
