@@ -36,7 +36,11 @@ func (x *exchange) authorize(r *reply) bool {
 	if x.refusal.decision.Action == auth.SignIn && x.method == "tools/call" {
 		x.awaitSignIn(x.ctx)
 	}
-	return x.refusal.decision.Action == auth.Again && x.bridge.keeper.underAccount(x, r)
+	if x.refusal.decision.Action != auth.Again || !x.bridge.keeper.underAccount(x, r) {
+		return false
+	}
+	x.refusal = refusal{decision: auth.Decision{Why: "the server refuses the new credentials as well"}} // if it does
+	return true
 }
 
 // awaitSignIn has a person sign in. It waits as long as somebody waits for x,

@@ -49,6 +49,7 @@ type Server struct {
 	fresh  map[string]grant // refresh tokens that are good
 	spent  map[string]bool
 	device map[string]int // device code -> polls so far
+	issued []string       // every token that was given out
 }
 
 type grant struct {
@@ -438,9 +439,11 @@ func (s *Server) issue(w http.ResponseWriter, g grant, refresh bool) {
 		refresh = false
 	}
 	s.access[doc["access_token"].(string)] = g
+	s.issued = append(s.issued, doc["access_token"].(string))
 	if refresh && !s.quirks.NoRefresh {
 		token := "refresh-" + rand.Text()
 		s.fresh[token] = g
+		s.issued = append(s.issued, token)
 		doc["refresh_token"] = token
 	}
 	if s.quirks.Subject != "" {

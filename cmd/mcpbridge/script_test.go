@@ -22,7 +22,7 @@ import (
 const awaitLimit = 20 * time.Second
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mcpbridge": main})
+	testscript.Main(m, map[string]func(){"mcpbridge": main, "browser": browse})
 }
 
 // TestScript runs testdata/script: the program as a user meets it, against an
