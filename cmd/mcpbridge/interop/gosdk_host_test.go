@@ -1,5 +1,7 @@
 package interop
 
+//lint:file-ignore SA1019 what 2026-07-28 deprecates is what has to go on working for older hosts
+
 import (
 	"context"
 	"fmt"
