@@ -32,7 +32,7 @@ type group struct {
 func (g group) String() string {
 	s := g.name + ", " + g.era.String()
 	if g.replicas > 1 {
-		s += ", two replicas"
+		s += ", two replicas, host of the other era"
 	}
 	return s
 }

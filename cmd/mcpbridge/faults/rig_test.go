@@ -55,8 +55,20 @@ func newRig(t testing.TB, f fault, era bridgetest.Era, replicas int) *rig {
 		// Nothing is to outlive the test: the calls stay open to its end.
 		args = append(args, "--answer-within=700ms", "--linger=0")
 	}
-	r.lane = startLane(t, era, up, append(args, url)...)
+	r.lane = startLane(t, hostEra(era, replicas), up, append(args, url)...)
 	return r
+}
+
+// hostEra is what the host speaks: the server's era, or the other one in front
+// of two replicas.
+func hostEra(era bridgetest.Era, replicas int) bridgetest.Era {
+	switch {
+	case replicas == 1:
+		return era
+	case era == bridgetest.Legacy:
+		return bridgetest.Modern
+	}
+	return bridgetest.Legacy
 }
 
 func address(url string) string {

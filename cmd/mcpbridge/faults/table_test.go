@@ -26,7 +26,7 @@ func longTable(cells []cell) string {
 	for _, c := range cells {
 		server := c.era.String()
 		if c.replicas > 1 {
-			server += ", two replicas"
+			server += ", two replicas, host of the other era"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s |\n", c.fault.name, server, c.class.name, c.count(), c.effects, c.said.head)
 	}
