@@ -18,6 +18,9 @@ import (
 // answerTo is the answer to the host for the last reply r.
 func (x *exchange) answerTo(r *reply) [][]byte {
 	if m := x.theirWords(r); m != nil {
+		if asked := x.urlRequired(m); asked != nil {
+			return asked
+		}
 		parts := x.pair.reply(x.method, m, x.id, cacheHints{scope: "private"}, x.job.meta)
 		if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
 			return x.tooLarge(&r.verdict, size)

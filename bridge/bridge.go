@@ -342,7 +342,7 @@ func (b *Bridge) notification(m *jsonrpc.Message) {
 	case "notifications/message":
 		b.passLog(m)
 	case "notifications/cancelled":
-		// A server's cancel of its own question; questions end by themselves.
+		b.withdrawn(m)
 	default:
 		if up := b.link.known(); up != nil && up.era() == legacyEra {
 			b.host.tell(bytes.Clone(m.Raw))
@@ -370,13 +370,35 @@ func (b *Bridge) request(m *jsonrpc.Message, respond func(result, rpcError []byt
 	if p == nil {
 		p = &profile{era: modernEra}
 	}
-	b.answerQuestion(b.life, nil, p, m, respond, true)
+	b.answerQuestion(b.life, nil, p, m, respond)
 }
 
 // connected is told about each new connection.
 func (b *Bridge) connected(p *profile, h handshake, again bool) {
 	b.offers.connected(p, h, again)
 	b.listens.changed()
+	if again {
+		b.gap(p)
+		return
+	}
+	b.work.Go(func() { b.catchUp(p) })
+}
+
+// catchUp asks a new legacy session for what hosts asked for before there was
+// one: the log level, and updates of resources.
+func (b *Bridge) catchUp(p *profile) {
+	if up := b.link.known(); up == nil || up.era() != legacyEra {
+		return
+	}
+	b.host.mu.Lock()
+	own, level := b.host.handshake, b.host.level
+	b.host.mu.Unlock()
+	if own != nil && own.key == p.key && level != "" {
+		b.ask(p, "logging/setLevel", concat(`{"level":`, quote(level), `}`))
+	}
+	for _, uri := range b.listens.wantedBy(p) {
+		b.ask(p, "resources/subscribe", concat(`{"uri":`, quote(uri), `}`))
+	}
 }
 
 // gap says that notices may have been lost: whoever listens looks again.

@@ -17,7 +17,8 @@ type exchange struct {
 	host    *host
 	bridge  *Bridge
 	msg     *jsonrpc.Message
-	id      []byte // the host's, as it wrote it
+	asked   *jsonrpc.Message // as the host wrote it; nil for a call that was taken over
+	id      []byte           // the host's, as it wrote it
 	key     string // the id as a comparable value
 	batch   *batch // the array it came in, or nil
 	method  string
@@ -56,7 +57,7 @@ type exchange struct {
 
 // newExchange makes the exchange of request m.
 func newExchange(h *host, m *jsonrpc.Message, b *batch) *exchange {
-	x := &exchange{host: h, bridge: h.bridge, msg: m, id: m.Bytes(m.ID), batch: b, method: m.Method, began: time.Now()}
+	x := &exchange{host: h, bridge: h.bridge, msg: m, asked: m, id: m.Bytes(m.ID), batch: b, method: m.Method, began: time.Now()}
 	x.key = jsonrpc.IDKey(x.id)
 	x.answered, x.decided = make(chan struct{}), make(chan struct{})
 	x.ctx, x.cancel = context.WithCancelCause(h.bridge.life)
@@ -163,6 +164,7 @@ func (x *exchange) deliverUntilDone() {
 		}
 		if again.Action == retry.CollectInput {
 			if !x.inputCollected(r) {
+				x.completeElicitation()
 				x.conclude(up, d, r)
 				return
 			}
@@ -270,9 +272,9 @@ func (x *exchange) resume(up upstream, d *delivery, r *reply) *reply {
 }
 
 // asksForHost reports whether the bridge answers input_required itself: a
-// modern host does so on its own.
+// modern host does so on its own, unless it has had its answer already.
 func (x *exchange) asksForHost() bool {
-	return x.profile.era == legacyEra && x.pair.upstream == modernEra
+	return x.pair.upstream == modernEra && (x.profile.era == legacyEra || x.isAbandoned())
 }
 
 // inputCollected makes the next round ready. Where that fails, r becomes what

@@ -189,25 +189,11 @@ func (k *keeper) answerHeld(x *exchange, b jobs.Begun) {
 		k.answerEnd(x, &job, true)
 		return
 	}
-	if k.asksAgain(x, &job) {
+	// The same question again, for a call that a question holds open.
+	if k.askForJob(x, &job) {
 		return
 	}
 	x.answerText(x.handleAnswer(&job, true, k.waysOut(&job, b)))
-}
-
-// asksAgain answers a fresh call of a modern host, for a job whose call is held
-// open by a question, with the same question again.
-func (k *keeper) asksAgain(x *exchange, job *jobs.Job) bool {
-	first := k.exchangeOf(job.Handle)
-	if job.State != jobs.InputRequired || x.profile.era != modernEra || first == nil || !first.stillAsks() {
-		return false
-	}
-	first.mu.Lock()
-	first.parked.round++
-	line := first.inputRequiredLine(x.id)
-	first.mu.Unlock()
-	x.answerText(line)
-	return true
 }
 
 // waysOut says how a call that is held back can be sent after all.

@@ -148,7 +148,13 @@ func (k *keeper) showJob(x *exchange, args []byte) {
 		return
 	}
 	job = k.putQuestions(x, k.lookAfter(x.ctx, job))
+	if k.askForJob(x, &job) {
+		return
+	}
 	job, cutTo := k.await(x, job, args)
+	if job = k.putQuestions(x, job); k.askForJob(x, &job) {
+		return
+	}
 	if offset := jsonrpc.Get(args, "offset"); len(offset) > 0 {
 		k.piece(x, &job, offset)
 		return

@@ -272,37 +272,51 @@ func (l *listens) run(ctx context.Context) {
 	ctx = context.WithValue(ctx, noIdleLimit{}, true)
 	var current *upstreamListen
 	defer func() { current.stop() }()
+	var deaf upstream // has no such method, and is lived with
+	lost := false     // notices, since the last listen ended
 	pause := firstPause
 	for {
 		signedIn := l.bridge.access.changes()
 		up, want := l.target()
 		switch {
-		case up == nil || want.empty():
+		case up == nil || up == deaf || want.empty():
 			current.stop()
 			current = nil
 		case current == nil || !bytes.Equal(current.filter, want.json()) || current.up != up:
 			next := l.open1(ctx, up, want.json())
 			current.stop()
 			current = next
+			if current.heard() && lost {
+				lost = false
+				l.bridge.gap(nil)
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.wake:
 		case <-current.ended():
-			if current.refused {
-				return // lived without: the server has no such method
-			}
-			if current.heard {
+			lost = true
+			switch {
+			case current.refused:
+				deaf = current.up
+			case current.heard():
 				pause = firstPause
 			}
+			l.complain(current)
 			current = nil
 			if !l.bridge.access.wait(ctx, signedIn, pause) {
 				return
 			}
 			pause = min(2*pause, maxPause)
-			l.bridge.gap(nil)
 		}
+	}
+}
+
+// complain says once in the log why a listen ended that never began.
+func (l *listens) complain(u *upstreamListen) {
+	if !u.heard() && l.bridge.life.Err() == nil {
+		l.bridge.cfg.Log.Warn("the server did not acknowledge subscriptions/listen", "reason", u.why, "given up", u.refused)
 	}
 }
 
@@ -331,8 +345,19 @@ type upstreamListen struct {
 	filter  []byte
 	cancel  context.CancelFunc
 	done    chan struct{}
-	refused bool
-	heard   bool
+	began   chan struct{} // closed when it is acknowledged
+	refused bool          // the two below may be read after done
+	why     string
+}
+
+// heard reports whether the listen was acknowledged.
+func (u *upstreamListen) heard() bool {
+	select {
+	case <-u.began:
+		return true
+	default:
+		return false
+	}
 }
 
 func (u *upstreamListen) stop() {
@@ -352,8 +377,7 @@ func (u *upstreamListen) ended() <-chan struct{} {
 // open1 opens a listen and returns when it is acknowledged or has ended.
 func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstreamListen {
 	ctx, cancel := context.WithCancel(ctx)
-	u := &upstreamListen{up: up, filter: wanted, cancel: cancel, done: make(chan struct{})}
-	acknowledged := make(chan struct{})
+	u := &upstreamListen{up: up, filter: wanted, cancel: cancel, done: make(chan struct{}), began: make(chan struct{})}
 	raw := concat(`{"jsonrpc":"2.0","id":0,"method":"subscriptions/listen","params":{"notifications":`, wanted, `}}`)
 	m, err := jsonrpc.Read(raw)
 	if err != nil {
@@ -364,14 +388,16 @@ func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstre
 	d := &delivery{own: true, msg: &m, method: m.Method, id: l.bridge.link.newID(), profile: p}
 	l.bridge.work.Go(func() {
 		defer close(u.done)
-		r := l.bridge.link.deliverOwn(ctx, up, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { u.heard = true; close(acknowledged) })})
-		r.done()
-		u.refused = r.verdict.RPCError != nil || r.capture.Status/100 == 4 && r.decision.Action != auth.SignIn
+		r := l.bridge.link.deliverOwn(ctx, up, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { close(u.began) })})
+		defer r.done()
+		u.why = r.verdict.Why
+		u.refused = !u.heard() && r.decision.Action != auth.SignIn && (r.verdict.RPCError != nil && r.verdict.Status < 500 ||
+			slices.Contains([]int{400, 404, 405, 406, 415}, r.capture.Status))
 	})
 	timer := time.NewTimer(pageTimeout)
 	defer timer.Stop()
 	select {
-	case <-acknowledged:
+	case <-u.began:
 	case <-u.done:
 	case <-timer.C:
 	}
@@ -406,15 +432,43 @@ func (b *Bridge) subscribeLegacy(x *exchange, uri string, on bool) {
 	if on {
 		method = "resources/subscribe"
 	}
-	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":0,"method":"`, method, `","params":{"uri":`, quote(uri), `}}`))
-	if err != nil {
+	b.ask(x.profile, method, concat(`{"uri":`, quote(uri), `}`))
+}
+
+// ask makes a request of the bridge's own to a legacy upstream, of which only a
+// failure is of interest.
+func (b *Bridge) ask(p *profile, method string, params []byte) {
+	up := b.link.known()
+	m, err := jsonrpc.Read(concat(`{"jsonrpc":"2.0","id":0,"method":"`, method, `","params":`, params, `}`))
+	if err != nil || up == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
 	defer cancel()
-	r := b.link.deliverOwn(ctx, up, &delivery{own: true, msg: &m, method: method, id: b.link.newID(), profile: x.profile}, deaf{})
+	r := b.link.deliverOwn(ctx, up, &delivery{own: true, msg: &m, method: method, id: b.link.newID(), profile: p}, deaf{})
 	defer r.done()
 	if r.verdict.Outcome != classify.Result {
-		b.cfg.Log.Warn("the server did not take a subscription", "method", method, "reason", r.verdict.Why)
+		b.cfg.Log.Warn("the server did not take a request of the bridge", "method", method, "reason", r.verdict.Why)
 	}
+}
+
+// wantedBy lists the resources whose updates hosts of a profile asked for.
+func (l *listens) wantedBy(p *profile) []string {
+	l.bridge.host.mu.Lock()
+	own := l.bridge.host.handshake
+	l.bridge.host.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	uris := map[string]bool{}
+	for one := range l.open {
+		if one.x.profile.key == p.key {
+			maps.Copy(uris, one.filter.uris)
+		}
+	}
+	if own != nil && own.key == p.key {
+		for uri := range l.uris {
+			uris[uri] = true
+		}
+	}
+	return slices.Collect(maps.Keys(uris))
 }

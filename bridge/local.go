@@ -168,6 +168,9 @@ func (b *Bridge) listing(p *profile, c *catalogue, from int) (list []byte, next 
 // setLevel remembers the level of a legacy host; upstream is told by a request
 // of its own if it is legacy, and with each request if it is modern.
 func (x *exchange) setLevel() bool {
+	if x.profile.era == modernEra {
+		return x.goneIn2026()
+	}
 	name, _ := jsonrpc.String(x.msg.Field(jsonrpc.Level))
 	if _, ok := levelRank(name); !ok {
 		x.reject(codeInvalidParams, "params.level is no logging level", nil)
@@ -189,10 +192,7 @@ func (x *exchange) setLevel() bool {
 // asked itself; on a modern one it rides on subscriptions/listen.
 func (x *exchange) subscribe() bool {
 	if x.profile.era == modernEra {
-		return false
-	}
-	if up := x.bridge.link.known(); up != nil && up.era() == legacyEra {
-		return false
+		return x.goneIn2026()
 	}
 	uri, ok := jsonrpc.String(x.msg.Field(jsonrpc.URI))
 	if !ok {
@@ -200,7 +200,20 @@ func (x *exchange) subscribe() bool {
 		return true
 	}
 	x.bridge.listens.subscribe(uri, x.method == "resources/subscribe")
+	if up := x.bridge.link.known(); up != nil && up.era() == legacyEra {
+		return false
+	}
 	x.answerResult([]byte("{}"))
+	return true
+}
+
+// goneIn2026 refuses a method that 2026-07-28 took out, where a legacy server
+// would answer it; a modern server may have a say of its own.
+func (x *exchange) goneIn2026() bool {
+	if up := x.bridge.link.known(); up != nil && up.era() == modernEra {
+		return false
+	}
+	x.reject(codeMethodNotFound, x.method+" does not exist in protocol version "+x.profile.version, nil)
 	return true
 }
 

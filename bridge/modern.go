@@ -153,8 +153,13 @@ func (u *modern) notify(ctx context.Context, p *profile, m *jsonrpc.Message) err
 // deaf is a sink for answers that have no stream worth hearing.
 type deaf struct{}
 
-func (deaf) notification(*jsonrpc.Message)               {}
-func (deaf) request(*jsonrpc.Message, func(_, _ []byte)) {}
+func (deaf) notification(*jsonrpc.Message) {}
+
+func (deaf) request(m *jsonrpc.Message, respond func(_, _ []byte)) {
+	if respond != nil {
+		respond(defaultAnswer(m.Method))
+	}
+}
 
 // deliveryName is the value that Mcp-Name mirrors: params.name of tools/call
 // and prompts/get, params.uri of resources/read, params.taskId of tasks/*.

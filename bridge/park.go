@@ -47,47 +47,45 @@ type roundState struct {
 	Digest []byte      `json:"d"` // of what is asked, by whom, where
 }
 
-// putToModern keeps a question of the server and tells the host that input is
-// required. It is answered with cancel if nobody answers in time.
-func (x *exchange) putToModern(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
-	id := fmt.Sprintf("q%d", x.host.nextQ.Add(1))
-	request := concat(`{"method":`, quote(m.Method))
-	if params := m.Bytes(m.Params); len(params) > 0 {
-		request = concat(request, `,"params":`, jsonrpc.Without(objectOr(params, "{}"), "elicitationId"))
+// askLater puts a question where a host will come for it: into the job, and
+// toward a modern host into the input_required that answers its request.
+func (x *exchange) askLater(ctx context.Context, method string, params []byte) (result, rpcError []byte, err error) {
+	q := openQuestion{id: "q" + rand.Text(), request: concat(`{"method":`, quote(method))}
+	if len(params) > 0 {
+		q.request = concat(q.request, `,"params":`, params)
 	}
-	request = append(request, '}')
-	answer := x.bridge.desk.put(id)
-	method := m.Method
+	q.request = append(q.request, '}')
+	answer := x.bridge.desk.put(q.id)
+	defer x.bridge.desk.take(q.id)
+	x.park(q)
+	defer x.settleQuestion(q.id)
+	if kept := x.keepQuestion(q); !kept && x.isAbandoned() {
+		result, rpcError = defaultAnswer(method) // nobody could come for it
+		return result, rpcError, nil
+	}
+	if x.profile.era == modernEra {
+		x.answerInputRequired()
+	}
+	select {
+	case a := <-answer:
+		return jsonrpc.Get(a, "result"), jsonrpc.Get(a, "error"), nil
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// park makes a question one that the next round of x can answer.
+func (x *exchange) park(q openQuestion) {
+	if x.profile.era != modernEra {
+		return
+	}
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.parked.name == "" {
 		x.parked.name = rand.Text()
 		x.bridge.park(x)
 	}
-	x.parked.open = append(x.parked.open, openQuestion{id, request})
-	x.mu.Unlock()
-	x.keepQuestion(id, request)
-	x.clock.stand()
-	x.answerInputRequired()
-	x.host.work.Go(func() {
-		defer x.clock.resume()
-		timer := time.NewTimer(x.bridge.cfg.InputTimeout)
-		defer timer.Stop()
-		select {
-		case a := <-answer:
-			x.settleQuestion(id)
-			if rpcError := jsonrpc.Get(a, "error"); len(rpcError) > 0 {
-				respond(nil, rpcError)
-				return
-			}
-			respond(x.olderAnswer(method, jsonrpc.Get(a, "result")), nil)
-		case <-timer.C:
-			x.bridge.desk.take(id)
-			x.settleQuestion(id)
-			respond(defaultAnswer(method))
-		case <-x.ctx.Done():
-			x.bridge.desk.take(id)
-		}
-	})
+	x.parked.open = append(x.parked.open, q)
 }
 
 // olderAnswer makes a host's answer fit an older server: before 2025-11-25 the
@@ -104,17 +102,19 @@ func (x *exchange) olderAnswer(method string, result []byte) []byte {
 }
 
 // keepQuestion journals a question of a job, so that it can be answered from
-// elsewhere too.
-func (x *exchange) keepQuestion(id string, request []byte) {
+// elsewhere too. It reports whether that was done.
+func (x *exchange) keepQuestion(q openQuestion) bool {
 	k := x.bridge.keeper
 	if k == nil || x.handle() == "" {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
-	if _, err := k.journal.AskHost(ctx, x.handle(), jobs.Question{ID: id, Request: request}); err != nil {
+	if _, err := k.journal.AskHost(ctx, x.handle(), jobs.Question{ID: q.id, Request: q.request}); err != nil {
 		x.bridge.cfg.Log.Warn("a question could not be journaled", "handle", x.handle(), "error", err)
+		return false
 	}
+	return true
 }
 
 // settleQuestion forgets a question that was answered, or never will be.
@@ -149,21 +149,48 @@ func (x *exchange) answerInputRequired() {
 
 // inputRequiredLine is the answer with all open questions; x.mu is held.
 func (x *exchange) inputRequiredLine(id []byte) [][]byte {
+	return x.questionsLine(id, x.parked.open, roundState{Name: x.parked.name, Handle: x.job.handle, Round: x.parked.round})
+}
+
+// questionsLine answers with questions and a requestState that belongs to the
+// request of x.
+func (x *exchange) questionsLine(id []byte, open []openQuestion, state roundState) [][]byte {
 	questions := []byte{'{'}
-	for _, q := range x.parked.open {
+	for _, q := range open {
 		questions = appendMember(questions, q.id, q.request)
 	}
-	state := roundState{Name: x.parked.name, Handle: x.job.handle, Round: x.parked.round,
-		Until: time.Now().Add(x.bridge.cfg.InputTimeout).Unix(), Digest: x.roundDigest()}
+	state.Until = time.Now().Add(x.bridge.cfg.InputTimeout).Unix()
+	state.Digest = x.roundDigest()
 	return resultLine(id, concat(`{"resultType":"input_required","inputRequests":`, append(questions, '}'),
 		`,"requestState":`, quote(x.bridge.sealState(state)), `}`))
+}
+
+// askForJob answers a request of a modern host with the open questions of a job,
+// as far as this request declares that it can answer them. The next round of
+// the request brings the answers, to whichever process makes the call.
+func (k *keeper) askForJob(x *exchange, job *jobs.Job) bool {
+	if job.State != jobs.InputRequired || x.profile.era != modernEra {
+		return false
+	}
+	var open []openQuestion
+	for _, q := range job.Questions {
+		method, _ := jsonrpc.String(jsonrpc.Get(q.Request, "method"))
+		if x.profile.accepts(method, jsonrpc.Get(q.Request, "params")) {
+			open = append(open, openQuestion{q.ID, q.Request})
+		}
+	}
+	if len(open) == 0 {
+		return false
+	}
+	x.answerText(x.questionsLine(x.id, open, roundState{Handle: job.Handle}))
+	return true
 }
 
 // roundDigest binds a round to its request: method, name or uri, arguments,
 // principal and server.
 func (x *exchange) roundDigest() []byte {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.method), []byte(deliveryName(x.msg)), canonical(x.msg.Field(jsonrpc.Arguments)),
+	for _, part := range [][]byte{[]byte(x.method), []byte(deliveryName(x.asked)), canonical(x.asked.Field(jsonrpc.Arguments)),
 		[]byte(x.bridge.access.account()), []byte(x.bridge.cfg.Server)} {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
@@ -357,19 +384,38 @@ func (x *exchange) joinElsewhere(state roundState) {
 	}
 	x.prepareCall()
 	job = k.lookAfter(x.ctx, job)
-	if job.State.Settled() && (job.Told || job.Read) {
+	answers := x.answersOf()
+	switch {
+	case job.State == jobs.InputRequired && len(answers) == 0 && k.askForJob(x, &job):
+		return // 2026-07-28, mrtr, "Error Handling": asked again for what is missing
+	case job.State == jobs.OutcomeUnknown || job.State.Settled() && !job.Told && !job.Read:
+	case !anyOpen(&job, answers):
 		x.refuseRound("it was used before")
 		return
-	}
-	if job.State == jobs.InputRequired || job.State == jobs.Working {
-		for _, answer := range x.answersOf() {
+	default:
+		for _, answer := range answers {
 			k.handAnswer(x.ctx, job, answer)
 		}
 		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
 	}
-	if job.State.Settled() {
+	switch {
+	case job.State.Settled():
 		k.answerEnd(x, &job, false)
-		return
+	case k.askForJob(x, &job):
+	default:
+		if given, err := k.journal.GiveHandle(x.ctx, job.Handle); err == nil {
+			job = given
+		}
+		x.answerText(x.handleAnswer(&job, false, ""))
 	}
-	x.answerText(x.handleAnswer(&job, false, ""))
+}
+
+// anyOpen reports whether one of the answers belongs to an open question.
+func anyOpen(job *jobs.Job, answers [][]byte) bool {
+	return slices.ContainsFunc(job.Questions, func(q jobs.Question) bool {
+		return slices.ContainsFunc(answers, func(a []byte) bool {
+			id, _ := jsonrpc.String(jsonrpc.Get(a, "id"))
+			return id == q.ID
+		})
+	})
 }

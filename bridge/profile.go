@@ -71,3 +71,33 @@ func lenient(capabilities []byte) []byte {
 func (p *profile) declares(capability string) bool {
 	return truthy(jsonrpc.Get(p.capabilities, capability))
 }
+
+// accepts reports whether a host can be asked a question of a known kind: the
+// kind was declared, and so was what this question needs of it.
+func (p *profile) accepts(method string, params []byte) bool {
+	kind, known := questionKind(method)
+	c := jsonrpc.Get(p.capabilities, kind)
+	if !known || !truthy(c) {
+		return false
+	}
+	declared := func(what string) bool { return c[0] == '{' && truthy(jsonrpc.Get(c, what)) }
+	switch method {
+	case "elicitation/create":
+		// 2025-11-25 and 2026-07-28, elicitation, "Capabilities": an empty
+		// object stands for form mode alone.
+		if isURLQuestion(params) {
+			return declared("url")
+		}
+		return declared("form") || !declared("url")
+	case "sampling/createMessage":
+		// 2025-11-25 and 2026-07-28, sampling, "Capabilities": tools only for a
+		// client that declared sampling.tools.
+		asksTools := hasMember(params, "tools") || hasMember(params, "toolChoice")
+		return !asksTools || declared("tools")
+	}
+	return true
+}
+
+func hasMember(object []byte, name string) bool {
+	return len(object) > 0 && object[0] == '{' && len(jsonrpc.Get(object, name)) > 0
+}

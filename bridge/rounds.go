@@ -27,7 +27,7 @@ const (
 type rounds struct {
 	asked int           // rounds with questions
 	pause time.Duration // before the next round without one
-	url   bool          // the user was sent to a URL
+	urls  int           // questions that sent the user to a URL
 
 	why      string // why there is no next round
 	rpcError []byte // what the host said instead of an answer
@@ -103,12 +103,11 @@ func (x *exchange) collect(questions []byte) (responses []byte, polled bool, rpc
 			return nil, false, nil, fmt.Errorf("the server asked more than %d questions at once", maxQuestions)
 		}
 		method, _ := jsonrpc.String(jsonrpc.Get(question, "method"))
-		kind, known := questionKind(method)
-		if !known || !x.profile.declares(kind) {
+		params := bytes.Clone(jsonrpc.Get(question, "params"))
+		if !x.profile.accepts(method, params) {
 			return nil, false, nil, fmt.Errorf("the server asks for %q, which this host did not offer", cut(method, 60))
 		}
-		params := bytes.Clone(jsonrpc.Get(question, "params"))
-		answer, failed, err := x.askRound(method, x.olderQuestion(method, params))
+		answer, failed, err := x.askRound(x.ctx, method, x.fitQuestion(method, params))
 		switch {
 		case err != nil:
 			return nil, false, nil, err
@@ -126,52 +125,74 @@ func (x *exchange) collect(questions []byte) (responses []byte, polled bool, rpc
 }
 
 func isURLQuestion(params []byte) bool {
+	if !hasMember(params, "mode") {
+		return false
+	}
 	mode, _ := jsonrpc.String(jsonrpc.Get(params, "mode"))
 	return mode == "url"
 }
 
-// olderQuestion makes a question fit the host's revision.
-func (x *exchange) olderQuestion(method string, params []byte) []byte {
-	if len(params) == 0 || params[0] != '{' {
+// fitQuestion makes a question fit the host's revision and what it declared.
+// Between peers of one revision it changes nothing.
+func (x *exchange) fitQuestion(method string, params []byte) []byte {
+	if len(params) == 0 || params[0] != '{' || x.pair.host == legacyEra && x.pair.upstream == legacyEra {
 		return params
 	}
 	switch method {
 	case "elicitation/create":
-		if isURLQuestion(params) {
-			// 2025-11-25, elicitation, "URL Mode": the request needs an id of its own.
-			x.rounds.url = true
-			return jsonrpc.With(params, "elicitationId", quote(x.elicitationID()))
-		}
-		if x.profile.version < rev2025_11_25 {
-			return jsonrpc.Without(params, "mode") // younger than the host
-		}
+		return x.fitElicitation(params)
 	case "sampling/createMessage":
+		// 2025-11-25 and 2026-07-28, sampling: other values only for a client
+		// that declared sampling.context.
+		include, _ := jsonrpc.String(jsonrpc.Get(params, "includeContext"))
 		sampling := jsonrpc.Get(x.profile.capabilities, "sampling")
-		if include, _ := jsonrpc.String(jsonrpc.Get(params, "includeContext")); include != "" && include != "none" && !truthy(jsonrpc.Get(objectOr(sampling, "{}"), "context")) {
+		if include != "" && include != "none" && !(hasMember(sampling, "context") && truthy(jsonrpc.Get(sampling, "context"))) {
 			return jsonrpc.With(params, "includeContext", []byte(`"none"`))
 		}
 	}
 	return params
 }
 
-// elicitationID names the URL question of this exchange toward a legacy host.
-func (x *exchange) elicitationID() string {
-	return "mcpbridge-" + shortHash(string(x.id), x.began.String())[:16]
+func (x *exchange) fitElicitation(params []byte) []byte {
+	switch {
+	case x.profile.era == modernEra:
+		return jsonrpc.Without(params, "elicitationId") // 2026-07-28 has none any more
+	case isURLQuestion(params):
+		// 2025-11-25, elicitation, "URL Mode": the request needs an id of its own.
+		x.rounds.urls++
+		return jsonrpc.With(params, "elicitationId", quote(x.elicitationID(x.rounds.urls)))
+	case x.profile.version < rev2025_11_25:
+		return jsonrpc.Without(params, "mode") // younger than the host
+	}
+	return params
 }
 
-// askRound puts one question to the host: directly while it waits for this
-// request, else by way of the job.
-func (x *exchange) askRound(method string, params []byte) (result, rpcError []byte, err error) {
+// elicitationID names the n-th URL question of this exchange toward a legacy
+// host.
+func (x *exchange) elicitationID(n int) string {
+	return fmt.Sprintf("mcpbridge-%s-%d", shortHash(string(x.id), x.began.String())[:16], n)
+}
+
+// askRound puts one question to the host and waits for the answer: directly to
+// a legacy host that waits for this request, as a round to a modern one, and by
+// way of the job to one that was answered already. Who does not answer in time
+// has cancelled.
+func (x *exchange) askRound(ctx context.Context, method string, params []byte) (result, rpcError []byte, err error) {
 	x.clock.stand()
 	defer x.clock.resume()
-	ctx, cancel := context.WithTimeout(x.ctx, x.bridge.cfg.InputTimeout)
+	ctx, cancel := context.WithTimeout(ctx, x.bridge.cfg.InputTimeout)
 	defer cancel()
-	if x.isAbandoned() {
-		return x.bridge.keeper.askLater(ctx, x, method, params)
+	if x.profile.era == legacyEra && !x.isAbandoned() {
+		result, rpcError, err = x.host.Ask(ctx, method, params)
+	} else {
+		result, rpcError, err = x.askLater(ctx, method, params)
 	}
-	result, rpcError, err = x.host.Ask(ctx, method, params)
-	if err != nil && x.ctx.Err() == nil {
-		return []byte(`{"action":"cancel"}`), nil, nil // nobody answered in time
+	switch {
+	case err != nil && x.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		result, rpcError = defaultAnswer(method)
+		return result, rpcError, nil
+	case err == nil && method == "roots/list" && len(result) > 0:
+		x.bridge.desk.keepRoots(result)
 	}
 	return result, rpcError, err
 }
@@ -179,41 +200,11 @@ func (x *exchange) askRound(method string, params []byte) (result, rpcError []by
 // completeElicitation tells a legacy host that the server has stopped asking
 // it to visit a URL: 2025-11-25, elicitation, "Completion Notifications".
 func (x *exchange) completeElicitation() {
-	if x.rounds.asked == 0 || x.profile.era != legacyEra || x.profile.version < rev2025_11_25 || !x.rounds.url {
+	if x.profile.era != legacyEra || x.profile.version < rev2025_11_25 {
 		return
 	}
-	x.host.tell(concat(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":`, quote(x.elicitationID()), `}}`))
-}
-
-// askLater keeps a question in the job until a host comes for it, or the time
-// for input is over: then it is answered with cancel.
-func (k *keeper) askLater(ctx context.Context, x *exchange, method string, params []byte) (result, rpcError []byte, err error) {
-	if k == nil || x.handle() == "" {
-		return []byte(`{"action":"cancel"}`), nil, nil
-	}
-	id := fmt.Sprintf("q%d", x.bridge.host.nextQ.Add(1))
-	answers := k.bridge.desk.put(id)
-	defer k.bridge.desk.take(id)
-	request := concat(`{"method":`, quote(method))
-	if len(params) > 0 {
-		request = concat(request, `,"params":`, params)
-	}
-	if _, err := k.journal.AskHost(ctx, x.handle(), jobs.Question{ID: id, Request: append(request, '}')}); err != nil {
-		return nil, nil, fmt.Errorf("a question could not be kept: %w", err)
-	}
-	defer func() {
-		finish, cancel := context.WithTimeout(context.Background(), finishLimit)
-		defer cancel()
-		k.journal.Answered(finish, x.handle(), id)
-	}()
-	select {
-	case answer := <-answers:
-		return jsonrpc.Get(answer, "result"), jsonrpc.Get(answer, "error"), nil
-	case <-ctx.Done():
-		if x.ctx.Err() != nil {
-			return nil, nil, context.Cause(x.ctx)
-		}
-		return []byte(`{"action":"cancel"}`), nil, nil
+	for n := 1; n <= x.rounds.urls; n++ {
+		x.host.tell(concat(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":`, quote(x.elicitationID(n)), `}}`))
 	}
 }
 
@@ -223,13 +214,16 @@ func (k *keeper) putQuestions(x *exchange, job jobs.Job) jobs.Job {
 	if job.State != jobs.InputRequired || x.profile.era != legacyEra {
 		return job
 	}
+	put := 0
 	for _, q := range job.Questions {
 		method, _ := jsonrpc.String(jsonrpc.Get(q.Request, "method"))
-		if kind, known := questionKind(method); known && !x.profile.declares(kind) {
+		params := jsonrpc.Get(q.Request, "params")
+		if !x.profile.accepts(method, params) {
 			continue
 		}
+		put++
 		ctx, cancel := context.WithTimeout(x.ctx, k.bridge.cfg.InputTimeout)
-		result, rpcError, err := k.bridge.host.Ask(ctx, method, jsonrpc.Get(q.Request, "params"))
+		result, rpcError, err := k.bridge.host.Ask(ctx, method, x.relate(&job, params))
 		cancel()
 		if err != nil {
 			return job
@@ -242,7 +236,21 @@ func (k *keeper) putQuestions(x *exchange, job jobs.Job) jobs.Job {
 		}
 		k.handAnswer(x.ctx, job, answer)
 	}
+	if put == 0 {
+		return job
+	}
 	return k.waitUntil(x, job, askWait)
+}
+
+// relate names the task in a question that is put inside tasks/result:
+// 2025-11-25, tasks, "Related Task Metadata".
+func (x *exchange) relate(job *jobs.Job, params []byte) []byte {
+	if x.method != "tasks/result" {
+		return params
+	}
+	params = objectOr(params, "{}")
+	meta := objectOr(jsonrpc.Get(params, "_meta"), "{}")
+	return jsonrpc.With(params, "_meta", jsonrpc.With(meta, metaRelated, concat(`{"taskId":`, quote(string(job.Handle)), `}`)))
 }
 
 // handAnswer gives an answer to the process that asked.

@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"strconv"
 
@@ -26,6 +27,8 @@ func (x *exchange) notification(m *jsonrpc.Message) {
 		x.passProgress(m)
 	case "notifications/message":
 		x.passLog(m)
+	case "notifications/cancelled":
+		x.bridge.withdrawn(m)
 	default:
 		x.passOther(m)
 	}
@@ -119,35 +122,66 @@ func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []b
 		x.bridge.cfg.Log.Warn("a request of the server on a modern stream was ignored", "method", m.Method)
 		return
 	}
-	askable := x.method == "tools/call" || x.method == "prompts/get" || x.method == "resources/read"
-	if kind, known := questionKind(m.Method); askable && known && x.profile.era == modernEra && x.profile.declares(kind) {
-		x.putToModern(m, respond)
+	params := x.fitQuestion(m.Method, unrelated(bytes.Clone(m.Bytes(m.Params))))
+	if !x.askable() || !x.profile.accepts(m.Method, params) {
+		x.bridge.answerQuestion(x.ctx, x.clock, x.profile, m, respond)
 		return
 	}
-	x.bridge.answerQuestion(x.ctx, x.clock, x.profile, m, respond, askable)
+	method := m.Method
+	ctx, done := x.bridge.askedUnder(x.ctx, m.Bytes(m.ID))
+	x.host.work.Go(func() {
+		defer done()
+		result, rpcError, err := x.askRound(ctx, method, params)
+		switch {
+		case errors.Is(context.Cause(ctx), errWithdrawn):
+			return // the server does not want to know any more
+		case err != nil:
+			result, rpcError = x.bridge.defaultAnswer(method)
+		}
+		respond(x.olderAnswer(method, result), rpcError)
+	})
 }
 
-// answerQuestion answers a request of a legacy server: by the host where it
-// can be asked and declared the kind, else at once.
-func (b *Bridge) answerQuestion(ctx context.Context, c *clock, p *profile, m *jsonrpc.Message, respond func(result, rpcError []byte), askable bool) {
-	if m.Method == "ping" {
-		respond([]byte("{}"), nil)
-		return
+// askable reports whether a question may come with the answer to this request:
+// 2026-07-28, mrtr, "Supported Requests". Older hosts can be asked at any time.
+func (x *exchange) askable() bool {
+	return x.profile.era == legacyEra || x.method == "tools/call" || x.method == "prompts/get" || x.method == "resources/read"
+}
+
+// unrelated takes the server's own task out of the params of a question: the
+// host knows it under another id, or not at all.
+func unrelated(params []byte) []byte {
+	if len(params) == 0 || params[0] != '{' {
+		return params
 	}
-	kind, known := questionKind(m.Method)
-	if p.era != legacyEra || !askable || known && !p.declares(kind) {
-		respond(defaultAnswer(m.Method))
-		return
+	meta := jsonrpc.Get(params, "_meta")
+	if !hasMember(meta, metaRelated) {
+		return params
 	}
+	return jsonrpc.With(params, "_meta", jsonrpc.Without(meta, metaRelated))
+}
+
+// answerQuestion answers a request of a legacy server: by a legacy host where
+// it declared the kind, or the bridge does not know it, else at once.
+func (b *Bridge) answerQuestion(ctx context.Context, c *clock, p *profile, m *jsonrpc.Message, respond func(result, rpcError []byte)) {
 	method, params := m.Method, bytes.Clone(m.Bytes(m.Params))
+	if _, known := questionKind(method); method == "ping" || p.era != legacyEra || known && !p.accepts(method, params) {
+		respond(b.defaultAnswer(method))
+		return
+	}
+	ctx, done := b.askedUnder(ctx, m.Bytes(m.ID))
 	b.host.work.Go(func() {
+		defer done()
 		if c != nil {
 			c.stand()
 			defer c.resume()
 		}
 		result, rpcError, err := b.host.Ask(ctx, method, params)
-		if err != nil {
-			result, rpcError = defaultAnswer(method)
+		switch {
+		case errors.Is(context.Cause(ctx), errWithdrawn):
+			return
+		case err != nil:
+			result, rpcError = b.defaultAnswer(method)
 		}
 		respond(result, rpcError)
 	})
@@ -167,9 +201,21 @@ func questionKind(method string) (capability string, known bool) {
 	return "", false
 }
 
+// defaultAnswer is what a server gets for a question that nobody can be asked:
+// for roots, what a host said last.
+func (b *Bridge) defaultAnswer(method string) (result, rpcError []byte) {
+	if roots := b.desk.lastRoots(); method == "roots/list" && roots != nil {
+		return roots, nil
+	}
+	return defaultAnswer(method)
+}
+
 // defaultAnswer is what a server gets for a question that nobody can be asked.
 func defaultAnswer(method string) (result, rpcError []byte) {
-	if method == "elicitation/create" {
+	switch method {
+	case "ping":
+		return []byte("{}"), nil
+	case "elicitation/create":
 		return []byte(`{"action":"cancel"}`), nil
 	}
 	return nil, []byte(`{"code":-32601,"message":"this client does not answer such requests"}`)

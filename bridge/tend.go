@@ -72,6 +72,9 @@ func (k *keeper) claim(ctx context.Context, job jobs.Job) jobs.Job {
 	}
 	k.bridge.cfg.Log.Info("took over the job of a process that is gone", "handle", job.Handle, "tool", job.Tool)
 	k.recover(claimed)
+	if latest, err := k.journal.Find(ctx, job.Handle); err == nil {
+		return latest
+	}
 	return claimed
 }
 
@@ -86,10 +89,15 @@ func (k *keeper) recover(job jobs.Job) {
 		k.bridge.work.Go(func() { k.adopted(job, (*exchange).pollAgain) })
 		return
 	}
-	if _, ok, err := k.journal.Resumption(k.bridge.life, job); err != nil || !ok {
-		if job.Round.IsZero() { // else a host holds the next round
-			k.lostForGood(job, "its stream cannot be resumed")
-		}
+	_, ok, err := k.journal.Resumption(k.bridge.life, job)
+	switch {
+	case !job.Round.IsZero(): // a host holds the next round, and nothing runs
+		return
+	case len(job.Questions) > 0:
+		k.lostForGood(job, "the process that could have passed an answer on is gone")
+		return
+	case err != nil || !ok:
+		k.lostForGood(job, "its stream cannot be resumed")
 		return
 	}
 	k.bridge.work.Go(func() { k.adopted(job, (*exchange).resumeAgain) })
@@ -131,18 +139,29 @@ func (k *keeper) orphan(job jobs.Job) *exchange {
 // pollAgain goes on polling the task that the server made of the call.
 func (x *exchange) pollAgain(job jobs.Job) *reply {
 	t := &upstreamTask{x: x, id: job.UpstreamTask, poll: defaultPoll, seen: map[string]bool{}}
+	x.forgetQuestions(job)
 	up, failed := x.bridge.link.ready(x.ctx, x.profile)
-	if failed == nil {
-		t.up = up
-		return t.follow()
-	}
 	for failed != nil && pauseFor(x.ctx, defaultPoll) {
-		t.up, failed = x.bridge.link.ready(x.ctx, x.profile)
+		up, failed = x.bridge.link.ready(x.ctx, x.profile)
 	}
 	if failed != nil {
 		return t.over(x.ctx)
 	}
+	t.up = up
+	x.mu.Lock()
+	x.pair = pair{x.profile.era, up.era(), x.profile.version, up.version(x.profile)}
+	x.mu.Unlock()
 	return t.follow()
+}
+
+// forgetQuestions takes questions out of a job that the process before asked:
+// the server's task still has them, and they are asked anew.
+func (x *exchange) forgetQuestions(job jobs.Job) {
+	for _, q := range job.Questions {
+		if _, err := x.bridge.keeper.journal.Answered(x.ctx, job.Handle, q.ID); err != nil {
+			x.bridge.cfg.Log.Debug("a question of a process that is gone stays", "handle", job.Handle, "error", err)
+		}
+	}
 }
 
 // resumeAgain collects the answer to the call from its session.
@@ -186,14 +205,9 @@ type orphanSink struct{}
 func (orphanSink) notification(*jsonrpc.Message) {}
 
 func (orphanSink) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
-	if respond == nil {
-		return
+	if respond != nil {
+		respond(defaultAnswer(m.Method))
 	}
-	if m.Method == "ping" {
-		respond([]byte("{}"), nil)
-		return
-	}
-	respond(defaultAnswer(m.Method))
 }
 
 // lookAfter brings a job up to date before it is shown: one whose owner is

@@ -132,14 +132,40 @@ func (t *upstreamTask) follow() *reply {
 func (t *upstreamTask) over(ctx context.Context) *reply {
 	e := endingOf(ctx)
 	if e.ended == classify.Cancelled && e.by == byHost && t.x.bridge.life.Err() == nil {
-		cancelled, stop := context.WithTimeout(t.x.bridge.life, noticeTimeout)
-		defer stop()
-		t.request(cancelled, "tasks/cancel", nil).done()
+		if end := t.cancel(); end != nil {
+			return end
+		}
 	}
 	r := &reply{endedBy: e.by, expect: classify.Expectation{Method: "tools/call", ID: []byte("0")}}
 	r.capture.Failed, r.capture.Ended, r.capture.Detail = classify.Exchange, e.ended, e.why
 	r.judge()
 	return r
+}
+
+// cancelWait bounds how long a cancelled task may take to say what became of it.
+const cancelWait = 5 * time.Second
+
+// cancel cancels the task and returns its end, nil if none is learnt in time:
+// SEP-2663, "Task Cancellation", lets a server finish all the same.
+func (t *upstreamTask) cancel() *reply {
+	ctx, stop := context.WithTimeout(t.x.bridge.life, cancelWait)
+	defer stop()
+	t.request(ctx, "tasks/cancel", nil).done()
+	for pause := minPoll; pauseFor(ctx, pause); pause = max(t.poll, minPoll) {
+		r := t.request(ctx, "tasks/get", nil)
+		if r.verdict.Outcome != classify.Result {
+			r.done()
+			continue
+		}
+		task := r.verdict.Reply.Bytes(r.verdict.Reply.Result)
+		if status, _ := jsonrpc.String(jsonrpc.Get(task, "status")); status == "completed" || status == "failed" || status == "cancelled" {
+			end := t.end(ctx, task, status)
+			r.done()
+			return end
+		}
+		r.done()
+	}
+	return nil
 }
 
 // look reads the state of the task and returns the call's reply if that is an
@@ -148,22 +174,11 @@ func (t *upstreamTask) look(task []byte) *reply {
 	t.pace(task)
 	status, _ := jsonrpc.String(jsonrpc.Get(task, "status"))
 	switch status {
-	case "completed":
-		if result := jsonrpc.Get(task, "result"); len(result) > 0 {
-			return t.reply("result", result)
-		}
-		return t.fetchResult()
-	case "failed":
-		if rpcError := jsonrpc.Get(task, "error"); len(rpcError) > 0 {
-			return t.reply("error", rpcError)
-		}
-		return t.fetchResult()
-	case "cancelled":
-		message, _ := jsonrpc.String(jsonrpc.Get(task, "statusMessage"))
-		return t.cancelled(message)
+	case "completed", "failed", "cancelled":
+		return t.end(t.x.ctx, task, status)
 	case "input_required":
 		if t.up.era() == legacyEra {
-			return t.fetchResult() // 2025-11-25: its questions come while we ask for the result
+			return t.fetchResult(t.x.ctx) // 2025-11-25: its questions come while we ask for the result
 		}
 		t.answer(jsonrpc.Get(task, "inputRequests"))
 	}
@@ -171,6 +186,22 @@ func (t *upstreamTask) look(task []byte) *reply {
 		t.x.bridge.keeper.observe(t.x, jobs.Note{Event: "task: " + message})
 	}
 	return nil
+}
+
+// end is the reply of a task that has ended, nil if it cannot be had now.
+func (t *upstreamTask) end(ctx context.Context, task []byte, status string) *reply {
+	member := "result"
+	switch status {
+	case "cancelled":
+		message, _ := jsonrpc.String(jsonrpc.Get(task, "statusMessage"))
+		return t.cancelled(message)
+	case "failed":
+		member = "error"
+	}
+	if value := jsonrpc.Get(task, member); len(value) > 0 && t.up.era() == modernEra {
+		return t.reply(member, value)
+	}
+	return t.fetchResult(ctx) // 2025-11-25: the task says that it ended, tasks/result how
 }
 
 // reply makes the reply of the call from the end of its task.
@@ -195,21 +226,21 @@ func (t *upstreamTask) cancelled(message string) *reply {
 
 // fetchResult gets the result of a 2025-11-25 task, which blocks until there
 // is one; questions come on its stream.
-func (t *upstreamTask) fetchResult() *reply {
-	r := t.request(t.x.ctx, "tasks/result", t.x)
+func (t *upstreamTask) fetchResult(ctx context.Context) *reply {
+	r := t.request(ctx, "tasks/result", t.x)
 	m := &r.verdict.Reply
 	switch {
 	case r.verdict.Outcome == classify.Result:
-		end := t.reply("result", m.Bytes(m.Result))
+		end := t.reply("result", unrelated(m.Bytes(m.Result)))
 		r.done()
 		return end
 	case r.verdict.Outcome == classify.JSONRPCError:
 		end := t.reply("error", m.Bytes(m.Error))
 		r.done()
 		return end
-	case t.x.ctx.Err() != nil:
+	case ctx == t.x.ctx && ctx.Err() != nil:
 		r.done()
-		return t.over(t.x.ctx)
+		return t.over(ctx)
 	}
 	r.done()
 	return nil // ask for the state again
