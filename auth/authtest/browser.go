@@ -42,3 +42,22 @@ func Visit(address string) (int, error) {
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode, err
 }
+
+// Approve is a person whose browser cannot reach this machine: it returns the
+// address that a page redirects to.
+func Approve(page string) (string, error) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	req, err := http.NewRequest(http.MethodGet, page, nil)
+	if err != nil {
+		return "", fmt.Errorf("approve: %w", err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return "", fmt.Errorf("approve: %w", err)
+	}
+	defer resp.Body.Close()
+	if to := resp.Header.Get("Location"); to != "" {
+		return to, nil
+	}
+	return "", fmt.Errorf("approve: status %d and no redirect", resp.StatusCode)
+}
