@@ -127,7 +127,9 @@ func (t *tour) busyRead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.voice.says(theServer, "503 Service Unavailable")
+	if err := t.misbehaved("find_customer", "503 Service Unavailable"); err != nil {
+		return err
+	}
 	if err := t.answers(r, adaLovelace); err != nil {
 		return err
 	}
@@ -146,7 +148,9 @@ func (t *tour) busyWrite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.voice.says(theServer, "503 Service Unavailable; but it had sent the invoice already")
+	if err := t.misbehaved("send_invoice", "503 Service Unavailable; but it had sent the invoice already"); err != nil {
+		return err
+	}
 	if err := t.quotes(r, "OUTCOME UNKNOWN", "Not known: whether it took effect.", "Do not:"); err != nil {
 		return err
 	}
@@ -205,10 +209,11 @@ func (t *tour) duplicate(ctx context.Context) error {
 	if job.Handle != t.report || !job.Deduplicated {
 		return fmt.Errorf("the repeat was answered from %+v, not from %s", job, t.report)
 	}
+	t.shop.booksEnd.Store(true)
 	if r, err = t.call(ctx, "mcpbridge_job", fmt.Sprintf(`{"handle":%q,"wait_seconds":10}`, t.report)); err != nil {
 		return err
 	}
-	if err := t.answers(r, "report 2026: 2,448 orders"); err != nil {
+	if err := t.answers(r, reportBuilt); err != nil {
 		return err
 	}
 	return t.ledger("build_report", 1, 1)
@@ -222,7 +227,9 @@ func (t *tour) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.voice.says(theServer, "starts the export, then drops the connection")
+	if err := t.misbehaved("start_export", "starts the export, then drops the connection"); err != nil {
+		return err
+	}
 	job, err := jobIn(r)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
@@ -19,18 +20,21 @@ const (
 const (
 	adaLovelace   = "Ada Lovelace, customer 17"
 	ordersCounted = "612 orders"
+	reportBuilt   = "report 2026: 2,448 orders"
 	exportDone    = `{"rows":2448,"status":"done"}`
 )
 
 const (
-	monthTime  = 150 * time.Millisecond // that count_orders takes over one month
-	reportTime = 3 * time.Second        // that build_report takes
+	monthTime = 150 * time.Millisecond // that count_orders takes over one month
+	pageTime  = 50 * time.Millisecond  // that build_report takes over one page
 )
 
 // A shop is the remote server of the demo, with tools that a business might
 // have. What they do is written into the upstream's ledger.
 type shop struct {
 	tools []bridgetest.Tool
+
+	booksEnd atomic.Bool // build_report has read enough
 
 	mu      sync.Mutex
 	exports map[string]bool // by requestId
@@ -43,7 +47,7 @@ func newShop() *shop {
 		{Name: "find_customer", Description: "Finds a customer by name.", Annotations: raw(shopReads), Input: raw(`{"name":{"type":"string"}}`), Run: findCustomer},
 		{Name: "count_orders", Description: "Counts the orders of a quarter.", Annotations: raw(shopReads), Input: raw(`{"quarter":{"type":"integer"}}`), Run: countOrders},
 		{Name: "send_invoice", Description: "Sends an invoice.", Annotations: raw(shopWrites), Input: raw(`{"customer":{"type":"integer"},"euros":{"type":"integer"}}`), Run: sendInvoice},
-		{Name: "build_report", Description: "Builds the report of a year.", Annotations: raw(shopWrites), Input: raw(`{"year":{"type":"integer"}}`), Run: buildReport},
+		{Name: "build_report", Description: "Builds the report of a year.", Annotations: raw(shopWrites), Input: raw(`{"year":{"type":"integer"}}`), Run: s.buildReport},
 		{Name: "start_export", Description: "Starts an export.", Annotations: raw(shopWrites), Input: raw(`{"requestId":{"type":"string"}}`), Run: s.startExport},
 		{Name: "get_export", Description: "Tells how an export goes.", Annotations: raw(shopReads), Input: raw(`{"requestId":{"type":"string"}}`), Run: s.getExport},
 	}
@@ -75,18 +79,21 @@ func sendInvoice(c *bridgetest.Call) (any, error) {
 	return bridgetest.Text("sent"), nil
 }
 
-// buildReport goes on when nobody waits for it any more, as most servers do.
-func buildReport(c *bridgetest.Call) (any, error) {
+// buildReport reads until the books end, also when nobody waits for it any more,
+// as most servers do.
+func (s *shop) buildReport(c *bridgetest.Call) (any, error) {
 	var a struct{ Year int }
 	if err := c.Bind(&a); err != nil {
 		return nil, err
 	}
 	c.Progress(1, 2, "reading the books")
-	if err := c.Work(reportTime); err != nil {
-		return nil, err
+	for !s.booksEnd.Load() {
+		if err := c.Work(pageTime); err != nil {
+			return nil, err
+		}
 	}
 	c.Effect(fmt.Sprintf("report %d", a.Year))
-	return bridgetest.Text(fmt.Sprintf("report %d: 2,448 orders", a.Year)), nil
+	return bridgetest.Text(reportBuilt), nil
 }
 
 type exportArguments struct {

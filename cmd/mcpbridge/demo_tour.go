@@ -147,6 +147,19 @@ func inOrder(text string, phrases []string) error {
 	return nil
 }
 
+// misbehaved tells how the server failed, if its ledger has it that it did in
+// the latest or last but one request for the tool.
+func (t *tour) misbehaved(tool, how string) error {
+	calls := t.up.Ledger().Requests("tools/call")
+	calls = slices.DeleteFunc(calls, func(e bridgetest.Entry) bool { return e.Tool != tool })
+	calls = calls[max(0, len(calls)-2):]
+	if !slices.ContainsFunc(calls, func(e bridgetest.Entry) bool { return e.Has(bridgetest.MarkFault) }) {
+		return fmt.Errorf("the server did not fail at %s", tool)
+	}
+	t.voice.says(theServer, "%s", how)
+	return nil
+}
+
 // ledger tells what the ledger has about a tool, and fails if it is something
 // else than so many requests and so many effects.
 func (t *tour) ledger(tool string, deliveries, effects int) error {
