@@ -167,13 +167,11 @@ func TestJobToolsNone(t *testing.T) {
 // is required for writes.
 func TestJournalThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	broken := func(t *testing.T, w *world) { // no directory can be made below a file
+	broken := func(t *testing.T, w *world) { // what should be the lock is a directory
 		t.Helper()
-		name := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
+		if err := os.MkdirAll(filepath.Join(w.dir, "jobs.lock"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		w.dir = filepath.Join(name, "state")
 	}
 	for _, c := range []struct {
 		journal string
