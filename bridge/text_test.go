@@ -172,9 +172,6 @@ func anExchange(t *testing.T, c textCase) *exchange {
 	return x
 }
 
-// maxText bounds a text in which the upstream is not quoted, in characters.
-const maxText = 900
-
 // Every text that a model or a person reads in place of a result is as the
 // golden file has it, opens with what it is, names server and age, and is short.
 func TestTexts(t *testing.T) {
@@ -196,7 +193,7 @@ func TestTexts(t *testing.T) {
 				if c.ageOf == "" && !ages.MatchString(text) {
 					t.Errorf("has no age: %s", text)
 				}
-				if n := utf8.RuneCountInString(text); n >= maxText {
+				if n := utf8.RuneCountInString(text); n >= maxNote {
 					t.Errorf("%d characters", n)
 				}
 				compareText(t, c.name, text)
@@ -256,7 +253,7 @@ func TestTextsStayShort(t *testing.T) {
 		if !utf8.ValidString(text) {
 			t.Errorf("is cut within a character: %q", text)
 		}
-		if n := utf8.RuneCountInString(text); n >= maxText {
+		if n := utf8.RuneCountInString(text); n >= maxNote {
 			t.Errorf("%d characters: %s", n, text)
 		}
 	}
