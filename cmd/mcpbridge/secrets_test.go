@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/auth/authtest"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+)
+
+// No secret that passed through the program is anywhere in what it leaves: logs of
+// the loudest kind, its output, the state directory, the trace of a crash.
+func TestSecretsStayInside(t *testing.T) {
+	p := protect(t, authtest.Quirks{ClientID: "app", ClientSecret: "client-hush", NoRegistration: true, Subject: "ann"}, bridgetest.Options{})
+	headers := filepath.Join(t.TempDir(), "headers")
+	if err := os.WriteFile(headers, []byte("X-Api-Key: key-hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logFile := filepath.Join(p.dir, "logs", "bridge.log")
+	args := []string{"--linger=0", "--log-level=debug", "--log-format=json", "--log-file=" + logFile,
+		"--client-id=app", "--header-file=" + headers, "--header=X-Other: ${OTHER}"}
+	env := append(p.env, "MCPBRIDGE_CLIENT_SECRET=client-hush", "OTHER=other-hush")
+	host := p.bridge(env, args...)
+	p.list(host)
+	p.echoes(host)
+	p.call(host, "write_note", `{"key":"a","text":"b"}`)
+	p.auth.ExpireAccess()
+	p.echoes(host) // renewed
+	p.auth.RevokeRefresh()
+	p.auth.ExpireAccess()
+	p.echoes(host) // by another sign-in
+	p.auth.Change(func(q *authtest.Quirks) { q.Deny = "access_denied" })
+	p.auth.RevokeRefresh()
+	p.auth.ExpireAccess()
+	if r := p.call(host, "write_note", `{"key":"b","text":"b"}`); !r.IsError() {
+		t.Errorf("a denied sign-in: %s", r.Raw)
+	}
+	p.auth.Change(func(q *authtest.Quirks) { q.Deny = "" })
+	code, out, errs := p.run(env, nil, p.account("login", "--client-id=app", "--log-level=debug")...)
+	if code != exitOK {
+		t.Errorf("login: exit code %d, %s%s", code, out, errs)
+	}
+	p.echoes(host)
+	crash(t, p, host)
+	left := map[string][]byte{"standard error": []byte(host.Stderr()), "output": bytes.Join(host.Lines(), nil), "login": []byte(out + errs)}
+	for _, name := range filesBelow(t, p.dir) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[name] = text
+	}
+	if len(left[logFile]) == 0 {
+		t.Error("there is no log to look at")
+	}
+	secrets := append(p.auth.Secrets(), "client-hush", "key-hush", "other-hush")
+	if len(secrets) < 12 {
+		t.Errorf("only %d secrets were used", len(secrets))
+	}
+	for where, text := range left {
+		for _, secret := range secrets {
+			if bytes.Contains(text, []byte(secret)) {
+				t.Errorf("%s holds %q", where, secret)
+			}
+		}
+	}
+}
+
+// crash ends the bridge with the trace of all that it does.
+func crash(t *testing.T, p *protected, host *bridgetest.Host) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		host.Kill()
+		return
+	}
+	if err := host.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Wait(p.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(host.Stderr(), "goroutine") {
+		t.Error("there is no trace to look at")
+	}
+}
