@@ -27,6 +27,7 @@ type Call struct {
 	Guard       Guard
 	Store       StoreMode
 
+	Patient   bool // if another process waits for an equal call, say Contested rather than begin
 	HandleOut bool // the caller's answer is the handle: nobody waits (a read past its deadline, a task)
 }
 
@@ -171,6 +172,10 @@ func (t *txn) begin(p prepared) (Begun, error) {
 		}
 	}
 	before, hold := t.guard(p, &b)
+	if hold == Contested {
+		b.Hold, b.Job = hold, before
+		return b, nil
+	}
 	if hold != NotHeld {
 		b.Hold = hold
 		return t.answerFrom(b, before, p.owner)
@@ -222,6 +227,7 @@ func (t *txn) guard(p prepared, b *Begun) (before Job, hold Hold) {
 	case GuardTool:
 		print = p.tool
 	}
+	var contested Job
 	for _, h := range t.candidates(print, p.owner) {
 		j, ok := t.job(h)
 		if !ok {
@@ -240,6 +246,12 @@ func (t *txn) guard(p prepared, b *Begun) (before Job, hold Hold) {
 		if expired && !other && before.Handle == "" {
 			before = j
 		}
+		if p.Patient && contested.Handle == "" && (!other || !j.State.Settled()) && j.contests(r) {
+			contested = j
+		}
+	}
+	if contested.Handle != "" {
+		return contested, Contested
 	}
 	if before.Handle != "" && !before.Warned {
 		b.Past = before.Handle

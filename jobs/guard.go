@@ -14,16 +14,17 @@ const (
 type Hold uint8
 
 const (
-	NotHeld  Hold = iota
-	StillRun      // it still runs: answer its handle
-	Unknown       // its outcome is unknown: answer its handle
-	KeptEnd       // it ended and nobody has the end: answer that, once
-	Joined        // it runs under the same idempotency key: wait for it
-	KeyedEnd      // it ended under the same idempotency key: answer that
+	NotHeld   Hold = iota
+	StillRun       // it still runs: answer its handle
+	Unknown        // its outcome is unknown: answer its handle
+	KeptEnd        // it ended and nobody has the end: answer that, once
+	Joined         // it runs under the same idempotency key: wait for it
+	KeyedEnd       // it ended under the same idempotency key: answer that
+	Contested      // another process waits for it: ask again soon, its host may be gone
 )
 
 var holdNames = [...]string{NotHeld: "not_held", StillRun: "still_running", Unknown: "outcome_unknown",
-	KeptEnd: "kept_end", Joined: "joined", KeyedEnd: "keyed_end"}
+	KeptEnd: "kept_end", Joined: "joined", KeyedEnd: "keyed_end", Contested: "contested"}
 
 func (h Hold) String() string { return name(holdNames[:], h) }
 
@@ -65,6 +66,18 @@ func (j *Job) holds(r repeat) (hold Hold, expired bool) {
 		return within(KeptEnd, j.EndedAt, GuardWindow, r.at)
 	}
 	return NotHeld, false
+}
+
+// contests reports whether a job that does not hold a repeat back would, if the
+// host that waits for it in another process were gone. It takes a process a
+// moment to notice that.
+func (j *Job) contests(r repeat) bool {
+	if !r.class.Effective() || !r.waited {
+		return false
+	}
+	r.waited = false
+	hold, _ := j.holds(r)
+	return hold != NotHeld
 }
 
 func unknownWindow(j *Job, window time.Duration) time.Duration {
