@@ -55,16 +55,26 @@ func (x *exchange) jobNote(j *jobs.Job) note {
 			n.what = fmt.Sprintf("%s, %s ago, is closed: it was made again as %s", subject, since, j.SupersededBy)
 			n.next = fmt.Sprintf("look at that one with %s", jobTool)
 		}
-		if j.Effect == jobs.None {
+		switch {
+		case j.Effect == jobs.None:
 			n.known += "; nothing was executed"
-		} else {
+			n.next = orText(n.next, "make the call again if it is still wanted")
+		default:
 			n.unknown = "whether part of it took effect"
+			n.next = orText(n.next, "look at the current state with a tool that only reads, or tell the user")
 		}
 		return n
 	case jobs.Cancelled:
 		return note{head: "FAILED", what: fmt.Sprintf("%s, begun %s ago, was cancelled by the server", subject, since), known: its + evidenceText(j), unknown: "whether part of it took effect"}
 	}
 	return note{head: "COMPLETED", what: fmt.Sprintf("%s, %s ago, completed", subject, since), known: its + evidenceText(j)}
+}
+
+func orText(s, other string) string {
+	if s != "" {
+		return s
+	}
+	return other
 }
 
 func progressText(p *jobs.Progress) string {

@@ -129,7 +129,7 @@ func (k *keeper) begin(x *exchange) bool {
 		k.take(x, b)
 		return true
 	}
-	b, err := k.journal.Begin(x.ctx, k.call(x))
+	b, err := k.settleContest(x.ctx, k.call(x))
 	var unavailable *store.UnavailableError
 	switch {
 	case errors.Is(err, jobs.ErrKeyConflict):

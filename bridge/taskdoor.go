@@ -348,7 +348,7 @@ func (k *keeper) listTasks(x *exchange) {
 func (k *keeper) openTask(x *exchange) bool {
 	c := k.call(x)
 	c.HandleOut = true
-	b, err := k.journal.Begin(x.ctx, c)
+	b, err := k.settleContest(x.ctx, c)
 	switch {
 	case errors.Is(err, jobs.ErrKeyConflict):
 		x.reject(codeKeyConflict, fmt.Sprintf("the idempotency key was used before with other arguments, by %s", b.Job.Handle), nil)
