@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,9 @@ const callLimit = 40 * time.Second
 func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "mcpbridge-faults-")
+	if err == nil {
+		err = lookAtSources()
+	}
 	if err == nil {
 		err = build(filepath.Join(dir, programName()))
 	}
@@ -63,6 +67,22 @@ func build(to string) error {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
+}
+
+// lookAtSources opens what the program is built from, so that go test knows that
+// an earlier result is of another program.
+func lookAtSources() error {
+	return filepath.WalkDir(filepath.Join("..", "..", ".."), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".git"):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go"):
+			_, err = os.Stat(path)
+		}
+		return err
+	})
 }
 
 func program() string { return os.Getenv("FAULTS_PROGRAM") }
