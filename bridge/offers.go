@@ -167,6 +167,10 @@ func (o *offers) begin(f *offer) {
 	o.work.Go(func() { o.keepFetching(f) })
 }
 
+// whileSignedOut is the least pause between two tries without a sign-in, which
+// ends the pause.
+const whileSignedOut = 15 * time.Second
+
 // keepFetching tries until there is a catalogue, with growing pauses: the host
 // was told, or will be, of nothing but the bridge's own tools until then.
 func (o *offers) keepFetching(f *offer) {
@@ -193,6 +197,9 @@ func (o *offers) keepFetching(f *offer) {
 		}
 		o.mu.Unlock()
 		if !ok {
+			if o.bridge.access.needsSignIn() {
+				pause = max(pause, whileSignedOut)
+			}
 			if !o.bridge.access.wait(ctx, signedIn, pause) {
 				break
 			}

@@ -189,4 +189,3 @@ func TestTokenCommand(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }
-

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -206,5 +207,65 @@ func TestForeignRedirect(t *testing.T) {
 		if h.Get("X-Api-Key") != "" {
 			t.Errorf("a configured header went to the authorization server: %v", h)
 		}
+	}
+}
+
+// A call that the server refused for want of a sign-in is recorded for the account
+// that makes it in the end; what it began as ends as not executed.
+func TestRecordedForTheAccount(t *testing.T) {
+	p := &protected{}
+	*p = *protect(t, authtest.Quirks{}, bridgetest.Options{Authorize: func(w http.ResponseWriter, r *http.Request) bool {
+		return p.scope(r) == "" || p.auth.Allow(w, r, "") // lists are for everybody
+	}})
+	p.need = func(string) string { return "any" }
+	host := p.bridge(p.env)
+	p.list(host)
+	if !strings.Contains(p.list(host), `"write_note"`) {
+		t.Fatal("the list is not public")
+	}
+	if r := p.call(host, "write_note", `{"key":"a","text":"b"}`); r.IsError() {
+		t.Fatalf("%s", r.Raw)
+	}
+	var states []string
+	for line := range strings.Lines(p.jobs()) {
+		states = append(states, strings.SplitN(principalIn(line), "-", 2)[0]+" "+stateIn(line))
+	}
+	slices.Sort(states)
+	if want := []string{"anonymous failed none", "oauth completed reported"}; !slices.Equal(states, want) {
+		t.Errorf("recorded: %q, want %q", states, want)
+	}
+	if n := p.up.Ledger().Effects("write_note"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+func stateIn(line string) string {
+	_, state, _ := strings.Cut(line, `"state":"`)
+	state, _, _ = strings.Cut(state, `"`)
+	_, effect, _ := strings.Cut(line, `"effect":"`)
+	effect, _, _ = strings.Cut(effect, `"`)
+	return state + " " + effect
+}
+
+// A modern host is told on the listen that it asked on.
+func TestSignInOfModernHost(t *testing.T) {
+	p := protect(t, authtest.Quirks{}, bridgetest.Options{Era: bridgetest.Modern})
+	host, _ := startBridge(t, p.env, "--state-dir="+p.dir, "--token-store=file", p.up.URL())
+	if _, err := host.Discover(p.ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.list(host)
+	if err := host.Request(host.NextID(), "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.WaitNotification(p.ctx, "notifications/subscriptions/acknowledged"); err != nil {
+		t.Fatal(err)
+	}
+	p.echoes(host)
+	if _, err := host.WaitNotification(p.ctx, "notifications/tools/list_changed"); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(p.list(host), `"echo"`) {
+		t.Error("the list has no tools")
 	}
 }
