@@ -26,9 +26,6 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "mcpbridge-faults-")
 	if err == nil {
-		err = lookAtSources()
-	}
-	if err == nil {
 		err = build(filepath.Join(dir, programName()))
 	}
 	if err != nil {
@@ -69,10 +66,11 @@ func build(to string) error {
 	return nil
 }
 
-// lookAtSources opens what the program is built from, so that go test knows that
-// an earlier result is of another program.
-func lookAtSources() error {
-	return filepath.WalkDir(filepath.Join("..", "..", ".."), func(path string, d fs.DirEntry, err error) error {
+// TestSources looks at what the program is built from, so that go test knows
+// when an earlier result of this package is of another program.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(filepath.Join("..", "..", ".."), func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -83,6 +81,9 @@ func lookAtSources() error {
 		}
 		return err
 	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func program() string { return os.Getenv("FAULTS_PROGRAM") }
