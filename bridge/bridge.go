@@ -287,6 +287,7 @@ func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
 // has said so yet.
 func (b *Bridge) woke() {
 	b.link.endpoint.wire.DropIdle()
+	b.link.endpoint.sleepers.woke()
 }
 
 // track and untrack let messages that name our id find the exchange.

@@ -28,6 +28,8 @@ type endpoint struct {
 	cfg    *Config
 	log    *slog.Logger
 
+	sleepers sleepers
+
 	// keepSessions says that another process may go on with an answer of a
 	// session of ours, which DELETE would end.
 	keepSessions atomic.Bool

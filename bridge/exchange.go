@@ -19,8 +19,8 @@ type exchange struct {
 	msg     *jsonrpc.Message
 	asked   *jsonrpc.Message // as the host wrote it; nil for a call that was taken over
 	id      []byte           // the host's, as it wrote it
-	key     string // the id as a comparable value
-	batch   *batch // the array it came in, or nil
+	key     string           // the id as a comparable value
+	batch   *batch           // the array it came in, or nil
 	method  string
 	profile *profile
 	began   time.Time

@@ -40,8 +40,10 @@ func (u *legacy) listen(s *session) {
 	pause := firstPause
 	for again := false; ctx.Err() == nil; again = true {
 		signedIn := u.endpoint.access.changes()
-		r := u.get(ctx, s, last, &sessionSink{u.feed, u, s})
+		stream, stop := u.endpoint.sleepers.untilWake(ctx)
+		r := u.get(stream, s, last, &sessionSink{u.feed, u, s})
 		r.done()
+		stop()
 		if r.capture.Status == http.StatusUnauthorized && r.decision.Action == auth.SignIn {
 			if !u.endpoint.access.wait(ctx, signedIn, maxPause) {
 				return
@@ -60,7 +62,7 @@ func (u *legacy) listen(s *session) {
 		if r.capture.Status/100 == 2 && again {
 			u.feed.gap(s.profile)
 		}
-		if !wait(ctx, max(pause, r.pause)) {
+		if !wait(ctx, max(pause, min(r.pause, maxPause))) {
 			return
 		}
 		pause = min(2*pause, maxPause)
@@ -107,7 +109,7 @@ func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sin
 	last, pause := broken.lastEvent, broken.pause
 	idle := firstPause / 2
 	for {
-		if !wait(ctx, max(pause, idle)) {
+		if !wait(ctx, max(min(pause, maxPause), idle)) {
 			broken.interrupted(ctx)
 			return broken
 		}

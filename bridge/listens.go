@@ -376,7 +376,7 @@ func (u *upstreamListen) ended() <-chan struct{} {
 
 // open1 opens a listen and returns when it is acknowledged or has ended.
 func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstreamListen {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := l.bridge.link.endpoint.sleepers.untilWake(ctx)
 	u := &upstreamListen{up: up, filter: wanted, cancel: cancel, done: make(chan struct{}), began: make(chan struct{})}
 	raw := concat(`{"jsonrpc":"2.0","id":0,"method":"subscriptions/listen","params":{"notifications":`, wanted, `}}`)
 	m, err := jsonrpc.Read(raw)
@@ -388,6 +388,7 @@ func (l *listens) open1(ctx context.Context, up upstream, wanted []byte) *upstre
 	d := &delivery{own: true, msg: &m, method: m.Method, id: l.bridge.link.newID(), profile: p}
 	l.bridge.work.Go(func() {
 		defer close(u.done)
+		defer cancel()
 		r := l.bridge.link.deliverOwn(ctx, up, d, &listenSink{bridge: l.bridge, acknowledged: sync.OnceFunc(func() { close(u.began) })})
 		defer r.done()
 		u.why = r.verdict.Why
