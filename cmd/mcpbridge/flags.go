@@ -42,8 +42,10 @@ func addBridgeFlags(cmd *cobra.Command) {
 	}
 }
 
-func addSettingFlag(cmd *cobra.Command, s setting) {
-	flag := cmd.Flags().VarPF(&flagValue{setting: s}, s.name, "", "")
+func addSettingFlag(cmd *cobra.Command, s setting) { addSetting(cmd.Flags(), s) }
+
+func addSetting(flags *pflag.FlagSet, s setting) {
+	flag := flags.VarPF(&flagValue{setting: s}, s.name, "", "")
 	if s.kind == toggle {
 		flag.NoOptDefVal = "true"
 	}

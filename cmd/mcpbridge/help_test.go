@@ -25,7 +25,9 @@ func TestHelpNamesTheFlags(t *testing.T) {
 			if c != cmd && cmd == root {
 				continue // each has its own text
 			}
-			c.Flags().VisitAll(func(flag *pflag.Flag) {
+			flags := c.Flags()
+			flags.AddFlagSet(c.PersistentFlags())
+			flags.VisitAll(func(flag *pflag.Flag) {
 				known[flag.Name] = true
 				if !flag.Hidden && !regexp.MustCompile(`--`+flag.Name+`\b`).MatchString(text) {
 					t.Errorf("help of %s does not mention --%s of %s", cmd.Name(), flag.Name, c.Name())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/mcpbridge/mcpbridge/jobs"
@@ -15,6 +16,11 @@ import (
 // and accounts of one state directory.
 func (p *program) jobsCommand() *cobra.Command {
 	cmd := p.jobsView("jobs", p.jobsOverview)
+	for _, s := range settings() {
+		if slices.Contains(deskSettings(), s.name) {
+			addSetting(cmd.PersistentFlags(), s)
+		}
+	}
 	cmd.AddCommand(p.jobsView("list", p.jobsList), p.jobsShow(), p.jobsWait(), p.jobsCancel(),
 		p.jobsResolve(), p.jobsStop(), p.jobsPrune())
 	return cmd
@@ -44,13 +50,6 @@ func (p *program) deskCommand(use string, run func(ctx context.Context, d *desk,
 		defer closeSoon(d.journal)
 		return run(ctx, d, cmd, words)
 	}}
-	for _, s := range settings() {
-		for _, name := range deskSettings() {
-			if s.name == name {
-				addSettingFlag(cmd, s)
-			}
-		}
-	}
 	return cmd
 }
 

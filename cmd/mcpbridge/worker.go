@@ -28,7 +28,7 @@ const (
 	// hosts close stdin, then send SIGTERM some 2 s later.
 	hostSignals = 3 * time.Second
 	// overdue is how long the bridge may take to leave after a signal.
-	overdue = 500 * time.Millisecond
+	overdue = 400 * time.Millisecond
 )
 
 // A departure is how the host goes, and later the process: by the end of input,
