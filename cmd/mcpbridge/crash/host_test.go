@@ -229,3 +229,20 @@ func TestSameCallTwiceWhileTheFirstRuns(t *testing.T) {
 		twice(t, w)
 	})
 }
+
+// A host whose front is killed is gone at once for a window that was open all
+// along, and whose call needs no start of a process.
+func TestFrontKilledAndAnotherWindowAtOnce(t *testing.T) {
+	t.Parallel()
+	if !splits {
+		t.Skip("there are no workers on this system")
+	}
+	w := newCalls(t)
+	first, second := w.start(), w.start()
+	_, open := first.hold("before", "add_entry", "one")
+	kill(t, first.host.PID())
+	again := second.call("add_entry", `{"key":"one"}`).must(t, running)
+	open()
+	second.poll(again.handle).must(t, result)
+	w.once("add_entry")
+}
