@@ -111,7 +111,8 @@ func (o *offers) catalogue(ctx context.Context, p *profile, limit time.Duration)
 }
 
 // mayBeStale reports whether a list that is being served should be looked at
-// again: it is from disk, or from a server that does not say when it changes.
+// again: it is from disk, from a server that does not say when it changes, or
+// from a modern one, which says so only while somebody listens.
 func (o *offers) mayBeStale(f *offer) bool {
 	c := f.catalogue
 	if !c.fresh {
@@ -119,7 +120,7 @@ func (o *offers) mayBeStale(f *offer) bool {
 	}
 	announces := truthy(jsonrpc.Get(jsonrpc.Get(objectOr(c.handshake.Capabilities, "{}"), "tools"), "listChanged"))
 	age := time.Since(c.fetched)
-	return !announces && age > max(time.Second, time.Duration(c.hints.ttlMs)*time.Millisecond)
+	return (!announces || c.era == modernEra) && age > max(time.Second, time.Duration(c.hints.ttlMs)*time.Millisecond)
 }
 
 // await waits until enough says so, connecting in the meantime.

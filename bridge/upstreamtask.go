@@ -270,7 +270,8 @@ func (t *upstreamTask) request(ctx context.Context, method string, s sink, membe
 		return &r
 	}
 	t.up = up
-	d := &delivery{msg: &m, method: method, name: t.id, id: t.x.bridge.link.newID(), profile: p, giveUp: t.x.clock.giveUp()}
+	// SEP-2663, "Capability Negotiation": tasks/* too are for clients that declare the extension.
+	d := &delivery{msg: &m, method: method, name: t.id, id: t.x.bridge.link.newID(), profile: p, giveUp: t.x.clock.giveUp(), tasks: true}
 	return t.x.bridge.link.deliverOwn(ctx, up, d, s)
 }
 
