@@ -17,6 +17,9 @@ import (
 // server's tools once somebody has signed in.
 const listAfterSignIn = 3 * time.Second
 
+// ownSignIns is how often one such call has somebody sign in.
+const ownSignIns = 2
+
 // A refusal is why the credentials of an exchange did not do.
 type refusal struct {
 	decision auth.Decision
@@ -89,22 +92,26 @@ func (b *Bridge) tellPrompt(p auth.Prompt) {
 }
 
 // signInFirst is for calls of the bridge's own tools: where a person has to sign
-// in, calling them starts that. It returns what to say, "" where all is well.
+// in, calling them starts that, and once more if the server then wants a further
+// scope for its list or names another authorization server. It returns what to
+// say, "" where all is well.
 func (x *exchange) signInFirst() string {
 	b := x.bridge
-	if !b.access.needsSignIn() {
-		return ""
-	}
 	limit := b.answerWithin(x.host.clientName(), jobTool) - time.Since(x.began)
 	ctx, cancel := context.WithTimeout(x.ctx, limit)
 	defer cancel()
-	x.refusal = refusal{decision: auth.Decision{Action: auth.SignIn}}
 	stopTicks := x.tick()
 	defer stopTicks()
-	if x.awaitSignIn(ctx); x.refusal.decision.Action != auth.Again {
-		return x.signInNote("").String()
+	for range ownSignIns {
+		if !b.access.needsSignIn() {
+			break
+		}
+		x.refusal = refusal{decision: auth.Decision{Action: auth.SignIn}}
+		if x.awaitSignIn(ctx); x.refusal.decision.Action != auth.Again {
+			return x.signInNote("").String()
+		}
+		b.offers.catalogue(ctx, x.profile, min(listAfterSignIn, limit))
 	}
-	b.offers.catalogue(ctx, x.profile, min(listAfterSignIn, limit))
 	return ""
 }
 
