@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/jobs"
 )
 
@@ -80,8 +81,10 @@ func (d *desk) tellSentAgain(ctx context.Context, h jobs.Handle, said string) er
 // bridgeArguments is the command line of a bridge for the server and account of
 // a job.
 func (d *desk) bridgeArguments(j *jobs.Job, again sendAgain) ([]string, error) {
-	args := []string{"--" + userResolvesFlag + "=" + string(j.Handle), "--state-dir=" + d.opt.StateDir,
-		"--server-id=" + j.Server, "--principal=" + j.Principal}
+	args := []string{"--" + userResolvesFlag + "=" + string(j.Handle), "--state-dir=" + d.opt.StateDir}
+	if named := principalName(j.Principal); named != "" {
+		args = append(args, "--principal="+named)
+	}
 	if d.opt.allowNetworkState {
 		args = append(args, "--allow-network-state")
 	}
@@ -92,11 +95,22 @@ func (d *desk) bridgeArguments(j *jobs.Job, again sendAgain) ([]string, error) {
 	_, named := d.config.servers[j.Server]
 	switch {
 	case again.url != "":
-		return append(args, again.url), nil
+		return append(args, "--server-id="+j.Server, again.url), nil
 	case named, isAddress(j.Server):
 		return append(args, j.Server), nil
 	}
 	return nil, usagef("server %s is not in config.toml; say where it is with --url URL, and further flags of the bridge behind --", printable(j.Server))
+}
+
+// principalName is the account's name if a person gave it one with --principal.
+// Others follow from the credentials; to name them would select other ones.
+func principalName(principal string) string {
+	for _, derived := range []string{auth.Anonymous, "oauth-", "static-", "command-"} {
+		if strings.HasPrefix(principal, derived) {
+			return ""
+		}
+	}
+	return principal
 }
 
 // callThrough plays host to a bridge and returns what it says.
