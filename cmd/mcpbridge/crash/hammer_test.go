@@ -31,8 +31,11 @@ const (
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	n := 1000
-	if full() {
+	switch {
+	case full():
 		n = 10_000
+	case raceDetector:
+		n = 300
 	}
 	w := newCalls(t)
 	var calls, rest sync.WaitGroup

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -17,10 +18,11 @@ import (
 // A row is what one run came to.
 type row struct {
 	point, victim, era string
-	first, end         word
+	alive, again       bool
+	first              word
+	end                string
 	deduplicated       bool
 	deliveries, effect int
-	leave              int // repeats that somebody asked for
 }
 
 // A table gathers rows.
@@ -35,26 +37,72 @@ func (t *table) add(r row) {
 	t.rows = append(t.rows, r)
 }
 
-// markdown writes the table in the order of points and victims.
+// told is what the host of the same call is told first, and what that comes to.
+func (r row) told() string {
+	s := string(r.first)
+	switch {
+	case r.again:
+		s += " of a new call"
+	case r.deduplicated:
+		s += " of the first call"
+	}
+	if r.end != s && r.first != result {
+		s += ", then " + r.end
+	}
+	return s
+}
+
+// markdown writes two tables: by what was killed, and each run.
 func (t *table) markdown() string {
+	return t.summary() + "\n" + t.detail()
+}
+
+// summary has a line for each point: what is told if the process that held the
+// call is dead, and if it goes on.
+func (t *table) summary() string {
 	var b strings.Builder
-	b.WriteString("| killed at | killed | server | the same call is told | in the end | requests | effects |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| killed at | one process, the worker, or all | the front, or the host's process group | requests | effects |\n| --- | --- | --- | --- | --- |\n")
+	for _, p := range points() {
+		dead, alive, requests, effects := set{}, set{}, set{}, set{}
+		for _, r := range t.rows {
+			switch {
+			case r.point != p.name:
+				continue
+			case r.alive:
+				alive.add(r.told())
+			default:
+				dead.add(r.told())
+			}
+			requests.add(strconv.Itoa(r.deliveries))
+			effects.add(strconv.Itoa(r.effect))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", p.name, dead, alive, requests, effects)
+	}
+	return b.String()
+}
+
+// detail has a line for each run.
+func (t *table) detail() string {
+	var b strings.Builder
+	b.WriteString("| killed at | killed | server | the same call is told | requests | effects |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, p := range points() {
 		for _, v := range victims() {
 			for _, r := range t.rows {
-				if r.point != p.name || r.victim != v.name {
-					continue
+				if r.point == p.name && r.victim == v.name {
+					fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d |\n", r.point, r.victim, r.era, r.told(), r.deliveries, r.effect)
 				}
-				first := string(r.first)
-				if r.deduplicated {
-					first += ", from the first call"
-				}
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %d |\n", r.point, r.victim, r.era, first, r.end, r.deliveries, r.effect)
 			}
 		}
 	}
 	return b.String()
 }
+
+// A set is what was seen, each once, in order.
+type set map[string]bool
+
+func (s set) add(text string) { s[text] = true }
+
+func (s set) String() string { return strings.Join(slices.Sorted(maps.Keys(s)), "; ") }
 
 // TestCrashTable kills the program at every point of a call: the single
 // process, the front, the worker, the host's process group, or all of them. A
@@ -65,12 +113,11 @@ func TestCrashTable(t *testing.T) {
 	rows := &table{}
 	seed := seed(t)
 	t.Run("run", func(t *testing.T) {
-		for i, c := range cases(seed) {
+		for _, c := range cases(seed) {
 			t.Run(fmt.Sprintf("%s/%s/%s", c.point.name, c.victim.name, c.era), func(t *testing.T) {
 				t.Parallel()
 				rows.add(c.run(t))
 			})
-			_ = i
 		}
 	})
 	text := rows.markdown()
@@ -186,8 +233,9 @@ func (c crash) run(t *testing.T) row {
 	end, leave := s.settle(next, c, first)
 	s.checkSent(1 + boolInt(c.point.again) + leave)
 	s.checkRecords(1 + boolInt(c.point.again) + leave)
-	return row{point: c.point.name, victim: c.victim.name, era: eraName(c.era), first: first.word, end: end, deduplicated: first.job.Deduplicated,
-		deliveries: s.up.Ledger().Deliveries(s.tool), effect: s.up.Ledger().Effects(s.tool), leave: leave}
+	return row{point: c.point.name, victim: c.victim.name, era: eraName(c.era), alive: c.victim.alive, again: c.point.again,
+		first: first.word, end: end, deduplicated: first.job.Deduplicated,
+		deliveries: s.up.Ledger().Deliveries(s.tool), effect: s.up.Ledger().Effects(s.tool)}
 }
 
 func eraName(e bridgetest.Era) string {
@@ -212,7 +260,7 @@ func (w *world) workerOf(pid int) int {
 
 // settle follows the call to its end, as a careful model would, and returns
 // what it came to and how many repeats were asked for.
-func (s *stage) settle(l *lane, c crash, a told) (end word, leave int) {
+func (s *stage) settle(l *lane, c crash, a told) (end string, leave int) {
 	t := s.t
 	if a.word == running && c.point.stuck {
 		a = l.resolve(a.handle, "stop_waiting", "the server is stuck")
@@ -225,7 +273,7 @@ func (s *stage) settle(l *lane, c crash, a told) (end word, leave int) {
 	}
 	if a.word != unknown {
 		s.checkTruth(a)
-		return a.word, 0
+		return "its " + string(a.word), 0
 	}
 	if c.point.sent == 1 { // the server has all of it, so it will act
 		s.ledger(func(v *bridgetest.View) bool { return v.Effects(s.tool) == 1 })
@@ -234,7 +282,7 @@ func (s *stage) settle(l *lane, c crash, a told) (end word, leave int) {
 		if got.word != settled {
 			t.Errorf("after happened: %s", got.text)
 		}
-		return got.word, 0
+		return "settled: happened", 0
 	}
 	got := l.resolve(a.handle, "send_again", "the entry is not there")
 	got.must(t, result)
@@ -242,7 +290,7 @@ func (s *stage) settle(l *lane, c crash, a told) (end word, leave int) {
 	if old := l.poll(a.handle); old.job.SupersededBy == "" {
 		t.Errorf("the first job does not name the one that follows it: %s", old.text)
 	}
-	return got.word, 1
+	return "sent again with leave: " + string(got.word), 1
 }
 
 // checkSent compares the requests with the leave that was given.
