@@ -1,0 +1,5 @@
+//go:build race
+
+package eras
+
+const raceDetector = true
