@@ -388,10 +388,11 @@ func (x *exchange) joinElsewhere(state roundState) {
 	switch {
 	case job.State == jobs.InputRequired && len(answers) == 0 && k.askForJob(x, &job):
 		return // 2026-07-28, mrtr, "Error Handling": asked again for what is missing
-	case job.State == jobs.OutcomeUnknown || job.State.Settled() && !job.Told && !job.Read:
+	case job.State == jobs.OutcomeUnknown:
 	case !anyOpen(&job, answers):
 		x.refuseRound("it was used before")
 		return
+	case job.State.Settled(): // the server did not wait for the answer
 	default:
 		for _, answer := range answers {
 			k.handAnswer(x.ctx, job, answer)

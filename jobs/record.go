@@ -118,6 +118,9 @@ func (j *Journal) AskHost(ctx context.Context, h Handle, q Question) (Job, error
 		if err := job.move(InputRequired, job.Seen(), t.now); err != nil {
 			return err
 		}
+		// Its host was answered with this question, or before: who makes the
+		// call anew is asked the same.
+		job.Waiter = ""
 		q.AskedAt = t.now
 		job.Questions = append(job.Questions, q)
 		job.observe(t.now, "question", "")
