@@ -403,6 +403,7 @@ func (x *exchange) closeLocked() bool {
 
 // write puts an answer onto stdout, or into the batch that it belongs to.
 func (x *exchange) write(parts [][]byte) bool {
+	x.host.free(x) // with its answer an id is free again
 	x.mu.Lock()
 	b := x.batch // the next round of a modern host brings its own
 	x.mu.Unlock()
