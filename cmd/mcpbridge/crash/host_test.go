@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,6 +157,29 @@ func TestUnreadLineIsNotTold(t *testing.T) {
 	if j := w.records("add_entry")[0]; j.Told || j.Read {
 		t.Errorf("the record says that the host has the end, and the line is still here: %+v", j)
 	}
+	kill(t, deaf.cmd.Process.Pid)
+	if kept := w.alone().call("add_entry", `{"key":"one"}`).must(t, result); !kept.job.Deduplicated {
+		t.Errorf("not the kept result: %s", kept.raw)
+	}
+	w.once("add_entry")
+}
+
+// A kept result that was answered to a host which died before it read it is
+// kept for the next.
+func TestKeptResultThatWasNotReadEither(t *testing.T) {
+	t.Parallel()
+	w := newCalls(t)
+	first := w.alone()
+	first.call("add_entry", `{"key":"one"}`).must(t, result)
+	kill(t, first.host.PID())
+	deaf := w.startDeaf("--linger=0")
+	deaf.fill()
+	deaf.call("c", "add_entry", `{"key":"one"}`)
+	w.untilRecord("add_entry", "answered once more", func(j jobs.Job) bool {
+		return slices.ContainsFunc(j.Timeline, func(e jobs.Event) bool { return e.What == "answered a repeat" })
+	})
+	deaf.call("d", "set_entry", `{"key":"other"}`) // makes a turn at the journal
+	w.untilRecord("set_entry", "completed", inState(jobs.Completed))
 	kill(t, deaf.cmd.Process.Pid)
 	if kept := w.alone().call("add_entry", `{"key":"one"}`).must(t, result); !kept.job.Deduplicated {
 		t.Errorf("not the kept result: %s", kept.raw)
