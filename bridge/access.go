@@ -29,6 +29,7 @@ type access struct {
 	refused auth.Use      // what was presented then
 	changed chan struct{} // closed and replaced when somebody has signed in
 	last    string        // account that was seen last
+	told    string        // page that was written to the log last
 }
 
 func newAccess(cfg *Config) *access {
@@ -106,6 +107,15 @@ func (a *access) signedIn() {
 	a.changed = make(chan struct{})
 	a.mu.Unlock()
 	a.onSignIn()
+}
+
+// isNews reports whether the page of a sign-in was not told yet.
+func (a *access) isNews(p auth.Prompt) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	news := a.told != p.URL+p.UserCode
+	a.told = p.URL + p.UserCode
+	return news
 }
 
 // needsSignIn reports whether a person has to sign in before anything works.

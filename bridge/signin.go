@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/auth"
@@ -52,6 +53,9 @@ func (x *exchange) awaitSignIn(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !x.isAbandoned() { // else it is a task, whose host looks at it from time to time
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
+		defer stop()
 		go func() {
 			select {
 			case <-x.answered:
@@ -60,30 +64,49 @@ func (x *exchange) awaitSignIn(ctx context.Context) {
 			}
 		}()
 	}
-	a := x.bridge.access
-	err := a.signIn(ctx, func(p auth.Prompt) {
-		x.mu.Lock()
-		x.refusal.prompt = p
-		x.mu.Unlock()
+	var page shownPage
+	err := x.bridge.access.signIn(ctx, func(p auth.Prompt) {
+		page.set(p)
 		if p.NoBrowser || p.UserCode != "" {
 			x.bridge.tellPrompt(p)
 			cancel()
 		}
 	})
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		x.refusal.decision.Action = auth.Again
-		return
-	}
-	if ctx.Err() == nil {
-		x.refusal.failure, x.refusal.prompt = err, auth.Prompt{}
+	case ctx.Err() != nil:
+		x.refusal.prompt = page.get()
+	default:
+		x.refusal.failure = err
 	}
 }
 
-// tellPrompt writes the page of a sign-in where somebody may find it who does
-// not see the host's answers.
+// A shownPage is the page of a sign-in, which may change after nobody here waits
+// for it any more.
+type shownPage struct {
+	mu     sync.Mutex
+	prompt auth.Prompt
+}
+
+func (s *shownPage) set(p auth.Prompt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prompt = p
+}
+
+func (s *shownPage) get() auth.Prompt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prompt
+}
+
+// tellPrompt writes the page of a sign-in, once, where somebody may find it who
+// does not see the host's answers.
 func (b *Bridge) tellPrompt(p auth.Prompt) {
+	if !b.access.isNews(p) {
+		return
+	}
 	text := "sign-in needed: open this page in a browser"
 	if p.UserCode != "" {
 		text = "sign-in needed: open this page on any device and type the code"
@@ -97,9 +120,6 @@ func (b *Bridge) tellPrompt(p auth.Prompt) {
 // say, "" where all is well.
 func (x *exchange) signInFirst() string {
 	b := x.bridge
-	limit := b.answerWithin(x.host.clientName(), jobTool) - time.Since(x.began)
-	ctx, cancel := context.WithTimeout(x.ctx, limit)
-	defer cancel()
 	stopTicks := x.tick()
 	defer stopTicks()
 	for range ownSignIns {
@@ -107,10 +127,10 @@ func (x *exchange) signInFirst() string {
 			break
 		}
 		x.refusal = refusal{decision: auth.Decision{Action: auth.SignIn}}
-		if x.awaitSignIn(ctx); x.refusal.decision.Action != auth.Again {
+		if x.awaitSignIn(x.ctx); x.refusal.decision.Action != auth.Again {
 			return x.signInNote("").String()
 		}
-		b.offers.catalogue(ctx, x.profile, min(listAfterSignIn, limit))
+		b.offers.catalogue(x.ctx, x.profile, listAfterSignIn)
 	}
 	return ""
 }

@@ -24,6 +24,14 @@ func (b *Bridge) statusTool() []byte {
 		`,"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true,"openWorldHint":false}}`)
 }
 
+// accountText names the account in the connection line.
+func (b *Bridge) accountText() string {
+	if who := b.access.account(); who != auth.Anonymous {
+		return ", account " + who
+	}
+	return ""
+}
+
 // signInByCalling tells a model what calling one of the bridge's tools does while
 // the tools of the server cannot be listed.
 const signInByCalling = "The user is not signed in yet, so the tools of the server are not listed: calling this tool starts the sign-in, and they are listed after it."
@@ -71,7 +79,7 @@ func (b *Bridge) statusText() string {
 	case b.access.needsSignIn():
 		return fmt.Sprintf("Server %s wants the user to sign in. The user may %s.", b.cfg.Server, b.howToSignIn(auth.Prompt{}))
 	case up != nil:
-		return fmt.Sprintf("Server %s is connected (%s). List the tools again to see them.", b.cfg.Server, up.era())
+		return fmt.Sprintf("Server %s is connected (%s%s). List the tools again to see them.", b.cfg.Server, up.era(), b.accountText())
 	case failure != "":
 		return fmt.Sprintf("Server %s cannot be reached at the moment: %s. mcpbridge goes on trying and announces the tools when it is there.",
 			b.cfg.Server, strings.TrimRight(failure, ". "))
