@@ -88,3 +88,34 @@ func TestCancelledReadIsMadeAgain(t *testing.T) {
 		t.Errorf("%d records of a read that needed none", n)
 	}
 }
+
+// Another window may end a call: cancel tells the server, stop_waiting does not,
+// and both leave the outcome unknown.
+func TestEndedFromAnotherWindow(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"cancel", "stop_waiting"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, bridgetest.Options{Era: bridgetest.Legacy}, "--answer-within=300ms")
+			first, second := w.alone(), w.alone()
+			id, _ := first.hold("before", "add_entry", "one")
+			h := first.answer(id).must(t, running).handle
+			a := second.resolve(h, what, "the user wants it")
+			if a.word == running {
+				a = second.poll(h)
+			}
+			a.must(t, unknown)
+			told := boolInt(what == "cancel")
+			if told == 1 {
+				w.ledger(func(v *bridgetest.View) bool { return len(v.Requests("notifications/cancelled")) == 1 })
+			}
+			if n := len(w.up.Ledger().Requests("notifications/cancelled")); n != told {
+				t.Errorf("the server was told %d times, want %d", n, told)
+			}
+			first.call("add_entry", `{"key":"one"}`).must(t, unknown)
+			if n := w.up.Ledger().Deliveries("add_entry"); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}

@@ -129,10 +129,8 @@ func (l *lane) knowTools() {
 	l.t.Helper()
 	for {
 		r := l.request("tools/list", "{}")
-		if strings.Contains(string(r.Result), `"mcpbridge_job"`) || strings.Contains(string(r.Result), `"now"`) {
-			if strings.Contains(string(r.Result), `"now"`) {
-				return
-			}
+		if strings.Contains(string(r.Result), `"now"`) {
+			return
 		}
 	}
 }
@@ -371,20 +369,6 @@ func (l *lane) poll(h jobs.Handle) told {
 func (l *lane) resolve(h jobs.Handle, resolution, why string) told {
 	l.t.Helper()
 	return l.call("mcpbridge_job_resolve", fmt.Sprintf(`{"handle":%q,"resolution":%q,"why":%q}`, h, resolution, why))
-}
-
-// worker waits for the process that serves behind the one that was started.
-func (l *lane) worker() int {
-	l.t.Helper()
-	var pid int
-	l.until("the worker has started", func() bool {
-		c := children(l.host.PID())
-		if len(c) > 0 {
-			pid = c[0]
-		}
-		return pid != 0
-	})
-	return pid
 }
 
 // children lists the processes whose parent is pid.
