@@ -60,7 +60,7 @@ func (x *exchange) theirWords(r *reply) *jsonrpc.Message {
 	default:
 		return nil
 	}
-	if v.Outcome == classify.JSONRPCError && v.RPCError.Code == codeMethodNotFound && emptyFor(x.method) {
+	if v.RPCError != nil && v.RPCError.Code == codeMethodNotFound && emptyFor(x.method) && v.Status < 500 {
 		return nil
 	}
 	if v.Reply.Kind == jsonrpc.Response {

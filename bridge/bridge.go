@@ -31,6 +31,7 @@ type Bridge struct {
 	keeper   *keeper // nil: nothing is journaled
 	access   *access
 
+	started  time.Time
 	life     context.Context // ends when the bridge leaves
 	end      context.CancelCauseFunc
 	work     sync.WaitGroup
@@ -52,6 +53,7 @@ type Bridge struct {
 func New(cfg Config) (*Bridge, error) {
 	cfg = cfg.withDefaults()
 	b := &Bridge{
+		started:  time.Now(),
 		cfg:      cfg,
 		rules:    retry.Rules{Overrides: cfg.Classes, DistrustAnnotations: cfg.DistrustAnnotation},
 		policy:   retry.Defaults(),

@@ -20,9 +20,11 @@ func (x *exchange) prepareCall() {
 	}
 	name, _ := jsonrpc.String(x.msg.Field(jsonrpc.Name))
 	t := x.bridge.offers.tool(x.profile, name)
-	class := x.bridge.offers.box.class(name, retry.Hints{})
+	var class retry.Class
 	if t != nil {
 		class = t.class
+	} else {
+		class = x.bridge.offers.box.class(name, retry.Hints{})
 	}
 	x.mu.Lock()
 	x.toolName, x.tool, x.class = name, t, class

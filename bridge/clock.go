@@ -72,6 +72,12 @@ func (c *clock) stand() {
 	}
 }
 
+func (c *clock) stands() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.questions > 0
+}
+
 func (c *clock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

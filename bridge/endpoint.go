@@ -67,7 +67,7 @@ func (e *endpoint) sendOwn(ctx context.Context, req *wire.Request, expect classi
 // collect is send into a reply that says what is expected.
 func (e *endpoint) collect(ctx context.Context, req *wire.Request, r *reply, s sink) *reply {
 	r.endedBy = byUpstream
-	ctx, idle := e.idleWatch(ctx)
+	ctx, idle := e.idleWatch(ctx, s)
 	ctx, shown := e.access.watch(ctx)
 	resp, err := e.wire.Do(ctx, req)
 	if err != nil {
@@ -82,6 +82,9 @@ func (e *endpoint) collect(ctx context.Context, req *wire.Request, r *reply, s s
 		body = idle.reader(resp.Body)
 	}
 	if r.isStream() {
+		if o, ok := s.(opener); ok {
+			o.opened()
+		}
 		e.readStream(ctx, body, r, s)
 	} else {
 		e.readBody(ctx, body, resp.ContentLength, r)
@@ -196,6 +199,12 @@ func (e *endpoint) readStream(ctx context.Context, body io.Reader, r *reply, s s
 	}
 }
 
+// An opener is a sink that wants to know when its stream is open.
+type opener interface{ opened() }
+
+// A stander is a sink during whose open questions no silence counts.
+type stander interface{ standing() bool }
+
 // An idHearer is a sink that wants to know from where a stream can be resumed.
 type idHearer interface{ heardID(id string) }
 
@@ -294,13 +303,20 @@ type idleTimer struct {
 }
 
 // idleWatch starts the idle limit, if there is one.
-func (e *endpoint) idleWatch(ctx context.Context) (context.Context, *idleTimer) {
+func (e *endpoint) idleWatch(ctx context.Context, s sink) (context.Context, *idleTimer) {
 	if e.cfg.IdleTimeout <= 0 || ctx.Value(noIdleLimit{}) != nil {
 		return ctx, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &idleTimer{after: e.cfg.IdleTimeout}
-	t.timer = time.AfterFunc(t.after, func() { cancel(limitReached("--idle-timeout")) })
+	question, _ := s.(stander)
+	t.timer = time.AfterFunc(t.after, func() {
+		if question != nil && question.standing() {
+			t.timer.Reset(t.after)
+			return
+		}
+		cancel(limitReached("--idle-timeout"))
+	})
 	return ctx, t
 }
 

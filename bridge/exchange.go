@@ -194,7 +194,7 @@ func (x *exchange) decide(s *retry.Situation, up upstream, d *delivery, r **repl
 			up.renew(d)
 		}
 		switch {
-		case x.ctx.Err() != nil || (*r).tooLarge:
+		case x.ctx.Err() != nil || (*r).tooLarge || (*r).local:
 			return nil
 		case decision.Action == retry.Resume:
 			*r = x.resume(up, d, *r)
@@ -225,6 +225,9 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 		x.evidence.noConnection(&r)
 		return up, nil, &r
 	}
+	if x.cancelledUnsent() {
+		return up, nil, notConnected(hostCancelled())
+	}
 	x.lowerLevel(up)
 	d := x.delivery(up)
 	x.bridge.track(x, d.id)
@@ -233,10 +236,19 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 	x.bridge.untrack(d.id)
 	r.judge()
 	x.evidence.delivered(r)
+	x.bridge.link.overheard(up, x.profile, &r.verdict)
 	if r.verdict.Outcome == classify.TaskCreated && x.offersTasks() {
 		r = x.adopt(up, r)
 	}
 	return up, d, r
+}
+
+// cancelledUnsent reports whether the host cancelled before anything left. A
+// host's timer is a reason to go on with a call, not to begin one.
+func (x *exchange) cancelledUnsent() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.abandoned && !x.tasked && x.upstreamID == 0
 }
 
 // delivery describes the next delivery, with an id of its own.
@@ -297,9 +309,14 @@ func (x *exchange) comply(up upstream, d *delivery, action retry.Action, s *retr
 		s.Retries++
 	case retry.RenewSession:
 		s.SessionRemade = true
-		up.renew(d)
+		if d != nil {
+			up.renew(d)
+		}
 	case retry.RefreshSchema:
 		s.SchemaRefreshed = true
+		if d == nil {
+			return // the handshake was refused in these words, not the call
+		}
 		x.bridge.offers.fetch(x.ctx, up, x.profile)
 		x.settling.Lock()
 		x.tool = x.bridge.offers.tool(x.profile, x.toolName)

@@ -41,7 +41,7 @@ func (u *legacy) listen(s *session) {
 	for again := false; ctx.Err() == nil; again = true {
 		signedIn := u.endpoint.access.changes()
 		stream, stop := u.endpoint.sleepers.untilWake(ctx)
-		r := u.get(stream, s, last, &sessionSink{u.feed, u, s})
+		r := u.get(stream, s, last, &noticeSink{sessionSink{u.feed, u, s}, again})
 		r.done()
 		stop()
 		if r.capture.Status == http.StatusUnauthorized && r.decision.Action == auth.SignIn {
@@ -49,6 +49,11 @@ func (u *legacy) listen(s *session) {
 				return
 			}
 			continue
+		}
+		if r.capture.Status == http.StatusNotFound && s.id != "" {
+			// 2025-11-25, transports, "Session Management": the session is gone.
+			u.renew(&delivery{profile: s.profile, session: s})
+			return
 		}
 		if r.capture.Status != 0 && (r.capture.Status/100 != 2 || !r.isStream()) && !transientStatus(r.capture.Status) {
 			return // no such stream here: 405, a page, a list of links
@@ -59,13 +64,23 @@ func (u *legacy) listen(s *session) {
 		if r.lastEvent != "" {
 			last = r.lastEvent
 		}
-		if r.capture.Status/100 == 2 && again {
-			u.feed.gap(s.profile)
-		}
 		if !wait(ctx, max(pause, min(r.pause, maxPause))) {
 			return
 		}
 		pause = min(2*pause, maxPause)
+	}
+}
+
+// A noticeSink is the sink of a GET stream. When a stream is open again after
+// one that broke, messages may have been lost.
+type noticeSink struct {
+	sessionSink
+	again bool
+}
+
+func (s *noticeSink) opened() {
+	if s.again {
+		s.upstream.feed.gap(s.session.profile)
 	}
 }
 
@@ -122,6 +137,8 @@ func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sin
 		r.capture.Events += broken.capture.Events
 		status := r.capture.Status
 		switch {
+		case r.tooLarge:
+			return r // it would be as large again
 		case status/100 == 2 && r.isStream():
 			if n := len(r.capture.Replies); n > 0 && r.matches(&r.capture.Replies[n-1]) {
 				return r

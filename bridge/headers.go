@@ -224,8 +224,8 @@ func paramText(value []byte, p paramHeader) (text string, ok bool, err error) {
 	}
 	n, whole := jsonrpc.Integer(value)
 	if p.kind == "integer" && (!whole || n > maxSafe || n < -maxSafe) {
-		return "", false, fmt.Errorf("argument %s: %s does not fit into header %s: integers there go from -(2^53-1) to 2^53-1",
-			strings.Join(p.path, "."), value, p.header)
+		return "", false, fmt.Errorf("argument %s does not fit into header %s: integers there go from -(2^53-1) to 2^53-1",
+			strings.Join(p.path, "."), p.header)
 	}
 	if whole {
 		return strconv.FormatInt(n, 10), true, nil

@@ -296,8 +296,11 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 	case <-s.ready:
 	case <-ctx.Done():
 	}
-	if !s.stands() {
-		return u.prepare(ctx, d.profile)
+	for !s.stands() { // it may be renewed at any moment
+		if failed := u.prepare(ctx, d.profile); failed != nil {
+			return failed
+		}
+		s = u.session(d.profile, false)
 	}
 	d.session = s
 	u.standing.remember(d)
@@ -355,6 +358,12 @@ func responseBody(id, result, rpcError []byte) []byte {
 	return concat(`{"jsonrpc":"2.0","id":`, id, `,"result":`, result, `}`)
 }
 
+// standing passes on whether a question of the exchange is open.
+func (s *sessionSink) standing() bool {
+	x, ok := s.sink.(stander)
+	return ok && x.standing()
+}
+
 // heardID lets the exchange keep from where its answer can be resumed, also by
 // another process.
 func (s *sessionSink) heardID(id string) {
@@ -383,8 +392,11 @@ func (u *legacy) notify(ctx context.Context, p *profile, m *jsonrpc.Message) err
 	if r := u.prepare(ctx, p); r != nil {
 		return fmt.Errorf("notification %s: %s", m.Method, r.verdict.Why)
 	}
-	body := pair{host: p.era, upstream: legacyEra}.request(m, 0, metaPatch{drop: perRequest})
-	return u.post(ctx, u.session(p, false), body)
+	s := u.session(p, false)
+	if !s.stands() {
+		return fmt.Errorf("notification %s: the session was lost", m.Method)
+	}
+	return u.post(ctx, s, pair{host: p.era, upstream: legacyEra}.request(m, 0, metaPatch{drop: perRequest}))
 }
 
 func (u *legacy) cancel(d *delivery, reason string) {

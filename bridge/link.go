@@ -85,6 +85,9 @@ func (l *link) ready(ctx context.Context, p *profile) (upstream, *reply) {
 
 // known returns the upstream if it is known already.
 func (l *link) known() upstream {
+	if l == nil {
+		return nil // the configuration is broken
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.up
@@ -130,6 +133,9 @@ func (l *link) start(p *profile) *attempt {
 		l.attempt = nil
 		l.up = a.up
 		l.against, l.failure = 0, ""
+		if a.failure != nil && a.failure.connecting == "" {
+			a.failure.neverLeft("server/discover")
+		}
 		if a.failure != nil {
 			l.failure = a.failure.verdict.Why
 		}
@@ -166,7 +172,7 @@ func (l *link) detect(p *profile) (upstream, *reply) {
 	case l.cfg.Protocol == EraLegacy && l.cfg.Transport == TransportHTTP:
 		return newLegacy(l.life, l.endpoint, l.newID, l.feed), nil
 	case remembered == legacyEraName:
-		if up, r := l.initialize(p); r == nil || !saysModern(r) {
+		if up, r := l.initialize(p); r == nil || !saysModern(r) && !speaksOfEra(r.verdict.Status) {
 			return up, r
 		}
 	}
@@ -313,9 +319,9 @@ func (l *link) discover(p *profile) (upstream, *reply, probeVerdict) {
 			return nil, r, saidLegacy
 		}
 		return nil, r, saidModern
-	case v.RPCError != nil && v.Status/100 != 5 && v.Status != http.StatusUnauthorized && v.Status != http.StatusForbidden:
+	case v.RPCError != nil && (v.Status/100 == 2 || speaksOfEra(v.Status)):
 		return nil, r, saidLegacy
-	case slices.Contains([]int{400, 404, 405, 406, 415}, v.Status) && v.Outcome == classify.HTTPError:
+	case speaksOfEra(v.Status) && v.Outcome == classify.HTTPError:
 		return nil, r, saidLegacy
 	case wantsToken(r):
 		r.connecting = "server/discover"
@@ -325,6 +331,12 @@ func (l *link) discover(p *profile) (upstream, *reply, probeVerdict) {
 		return nil, r, noConnection
 	}
 	return nil, r, saidNothing // initialize has more time, to connect as well
+}
+
+// speaksOfEra names the statuses with which servers refuse what is not of their
+// era; any other (401, 403, 407, 408, 429, 5xx) decides nothing.
+func speaksOfEra(status int) bool {
+	return slices.Contains([]int{400, 404, 405, 406, 415}, status)
 }
 
 // wantsToken reports whether the probe was refused for want of a token. A bare
@@ -396,23 +408,58 @@ func saysModern(r *reply) bool {
 }
 
 // heard weighs an answer to a request of the bridge's own against the era we
-// believe in. An answer to the host's call never comes here.
+// believe in.
 func (l *link) heard(u upstream, v *classify.Verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.up != u || l.cfg.Protocol != EraAuto {
 		return
 	}
-	contradicts := v.RPCError != nil && isModernError(v.RPCError.Code)
-	if u.era() == modernEra {
-		contradicts = v.Outcome == classify.HTTPError && v.RPCError == nil &&
-			slices.Contains([]int{400, 404, 405, 406, 415}, v.Status)
-	}
-	if !contradicts {
+	if !contradicts(u, v) {
 		l.against = 0
 		return
 	}
 	l.contradicted(u)
+}
+
+// contradicts reports whether an answer is not one that a server of u's era
+// gives.
+func contradicts(u upstream, v *classify.Verdict) bool {
+	if u.era() == modernEra {
+		return v.Outcome == classify.HTTPError && speaksOfEra(v.Status) &&
+			(v.RPCError == nil || v.RPCError.Code >= -32019 && v.RPCError.Code <= -32000)
+	}
+	return v.RPCError != nil && isModernError(v.RPCError.Code)
+}
+
+// overheard takes the answer to a call of the host. It never changes the era by
+// itself, but one that contradicts it lets the bridge ask anew, at most once in
+// reprobeAfter: the probe is never a call.
+func (l *link) overheard(u upstream, p *profile, v *classify.Verdict) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up != u || l.closed || l.cfg.Protocol != EraAuto || !contradicts(u, v) || time.Since(l.probed) < reprobeAfter {
+		return
+	}
+	l.probed = time.Now()
+	l.work.Go(func() {
+		ctx, cancel := context.WithTimeoutCause(l.life, probeTimeout, limitReached("the time for server/discover"))
+		defer cancel()
+		r := l.ask(ctx, &modern{endpoint: l.endpoint, revision: rev2026_07_28}, p, "server/discover", probeTimeout)
+		defer r.done()
+		modernNow := r.verdict.Outcome == classify.Result && len(r.verdict.Reply.Field(jsonrpc.SupportedVersions)) > 0
+		legacyNow := r.verdict.Outcome != classify.Result && (r.verdict.RPCError != nil && !isModernError(r.verdict.RPCError.Code) || speaksOfEra(r.verdict.Status))
+		if u.era() == modernEra && !legacyNow || u.era() == legacyEra && !modernNow {
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.up == u {
+			l.eras.forget()
+			l.up, l.against = nil, 0
+			l.work.Go(func() { u.close(l.life) })
+		}
+	})
 }
 
 // contradicted counts an answer against the era we believe in; l.mu is held.

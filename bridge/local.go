@@ -19,6 +19,9 @@ const (
 
 // answerLocally answers x where no delivery is needed.
 func (x *exchange) answerLocally() bool {
+	if x.bridge.cfg.Broken != nil && !x.answeredWhenBroken() {
+		return x.bridge.broken(x)
+	}
 	switch x.method {
 	case "ping":
 		x.answerResult([]byte("{}"))
@@ -44,9 +47,19 @@ func (x *exchange) answerLocally() bool {
 	case "prompts/list", "resources/list", "resources/templates/list", "completion/complete":
 		return x.answerEmpty()
 	default:
-		return x.bridge.broken(x)
+		return false
 	}
 	return true
+}
+
+// answeredWhenBroken names what a bridge answers whose configuration cannot
+// work: enough to be listed with the tool that explains it.
+func (x *exchange) answeredWhenBroken() bool {
+	switch x.method {
+	case "ping", "initialize", "server/discover", "tools/list", "tools/call":
+		return true
+	}
+	return emptyFor(x.method)
 }
 
 // answerResult answers with a result of ours, made to fit the host's era.

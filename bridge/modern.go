@@ -116,7 +116,7 @@ func (u *modern) headers(d *delivery) (http.Header, error) {
 
 // refusedHere is the reply of a request that cannot be sent as it is.
 func refusedHere(expect classify.Expectation, err error) *reply {
-	return &reply{expect: expect, endedBy: byBridge, connecting: "not sent",
+	return &reply{expect: expect, endedBy: byBridge, connecting: "not sent", local: true,
 		capture: classify.Capture{Sent: classify.NothingSent, Failed: classify.Connect, Detail: err.Error()}}
 }
 

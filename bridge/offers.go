@@ -105,7 +105,7 @@ func (o *offers) catalogue(ctx context.Context, p *profile, limit time.Duration)
 	}
 	f.told, f.toldNone = c, c == nil
 	if c != nil && o.mayBeStale(f) {
-		o.begin(f)
+		o.beginSoon(f)
 	}
 	return c
 }
@@ -158,6 +158,24 @@ func (o *offers) refresh(f *offer) {
 	f.again = f.fetching
 	o.begin(f)
 }
+
+// beginSoon begins, but not before the process is a second old: hosts start
+// copies of us and kill them, and what is known was answered already.
+func (o *offers) beginSoon(f *offer) {
+	young := firstSecond - time.Since(o.bridge.started)
+	if young <= 0 {
+		o.begin(f)
+		return
+	}
+	time.AfterFunc(young, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.begin(f)
+	})
+}
+
+// firstSecond is how long nothing is begun that no request needs.
+const firstSecond = time.Second
 
 // begin fetches the catalogue of f in the background; o.mu is held.
 func (o *offers) begin(f *offer) {

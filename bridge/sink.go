@@ -114,6 +114,15 @@ func isFeedNotice(method string) bool {
 	return false
 }
 
+// standing reports whether a question to the host is open: silence then says
+// nothing about the network.
+func (x *exchange) standing() bool {
+	x.mu.Lock()
+	c := x.clock
+	x.mu.Unlock()
+	return c != nil && c.stands()
+}
+
 // request takes a question that a legacy server put on the answer's stream.
 func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []byte)) {
 	if respond == nil {

@@ -41,11 +41,8 @@ func (b *Bridge) brokenText() string {
 	return fmt.Sprintf("mcpbridge: %s.", strings.TrimRight(b.cfg.Broken.Error(), "."))
 }
 
-// broken answers whatever a host wants of a bridge that cannot work.
+// broken answers what else a host wants of a bridge that cannot work.
 func (b *Bridge) broken(x *exchange) bool {
-	if b.cfg.Broken == nil {
-		return false
-	}
 	x.answerText([][]byte{rpcErrorLine(x.id, codeUnreachable, b.brokenText(), []byte(`{"source":"mcpbridge"}`))})
 	return true
 }

@@ -52,6 +52,13 @@ func (x *exchange) explain(r *reply) note {
 		return x.inputRequired()
 	case r.tooLarge:
 		return x.overLimit(v)
+	case r.local:
+		return note{
+			head:  "NOT SENT",
+			what:  fmt.Sprintf("%s cannot be sent to server %s as it is", x.subject(), x.bridge.cfg.Server),
+			known: reason(v) + "; nothing was executed",
+			next:  "correct the arguments and call again",
+		}
 	}
 	switch retry.Settle(*v, x.class) {
 	case retry.Unknown:

@@ -71,10 +71,13 @@ func metaEdit(m *jsonrpc.Message, patch metaPatch) []jsonrpc.Edit {
 		}
 		return nil
 	}
-	if len(patch.set) == 0 || len(old) > 0 {
+	if len(patch.set) == 0 {
 		return nil
 	}
 	meta, _ := patchMeta([]byte("{}"), patch)
+	if len(old) > 0 { // null, or nothing that could be meant
+		return []jsonrpc.Edit{{Span: m.FieldSpan(jsonrpc.Meta), New: meta}}
+	}
 	if m.Params == (jsonrpc.Span{}) {
 		at := jsonrpc.Span{Start: m.MethodValue.End, End: m.MethodValue.End}
 		return []jsonrpc.Edit{{Span: at, New: concat(`,"params":{"_meta":`, meta, `}`)}}

@@ -96,6 +96,7 @@ type reply struct {
 	decision      auth.Decision // about the refusal, if the answer is one
 	lastEvent     string        // id of the last event; resumable if not empty
 	pause         time.Duration
+	local         bool // refused here: the request cannot be sent as it is
 	tooLarge      bool
 	taskCancelled bool   // an upstream task reported that it was cancelled
 	anyID         bool   // the id that was sent is not known: the one response is the reply
@@ -118,13 +119,18 @@ func (r *reply) done() {
 func (r *reply) judge() {
 	r.verdict = classify.Reply(r.expect, r.capture)
 	if r.connecting != "" {
-		// The request itself never left: the failure of what had to come first
-		// proves that there was no effect.
-		v := &r.verdict
-		v.Why = r.connecting + ": " + v.Why
-		v.Layer, v.Outcome, v.Effect = classify.Transport, classify.Unreachable, classify.None
-		v.SessionLost, v.Reply = false, jsonrpc.Message{}
+		r.neverLeft(r.connecting)
 	}
+}
+
+// neverLeft makes of r the reply of a request that never left, because of what
+// had to come first: that proves that there was no effect.
+func (r *reply) neverLeft(what string) {
+	r.connecting = what
+	v := &r.verdict
+	v.Why = what + ": " + v.Why
+	v.Layer, v.Outcome, v.Effect = classify.Transport, classify.Unreachable, classify.None
+	v.SessionLost, v.Reply = false, jsonrpc.Message{}
 }
 
 // expectation says what the answer to d must look like.
@@ -135,7 +141,7 @@ func (d *delivery) expectation(version string) classify.Expectation {
 func header(pairs ...string) http.Header {
 	h := make(http.Header, len(pairs)/2+8)
 	for i := 0; i < len(pairs); i += 2 {
-		h[pairs[i]] = []string{pairs[i+1]}
+		h[pairs[i]] = pairs[i+1 : i+2 : i+2] // one allocation for all
 	}
 	return h
 }
