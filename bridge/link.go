@@ -193,6 +193,9 @@ func (l *link) probe(p *profile) (upstream, *reply) {
 		return nil, failed
 	}
 	up, r := l.initialize(p)
+	if r != nil && verdict == saidLegacy && saysModern(r) {
+		up, r = l.initialize(p) // servers of both eras behind one address, and the other one answered
+	}
 	if r != nil {
 		if verdict == saidLegacy && r.verdict.Status == 0 {
 			return nil, r

@@ -202,7 +202,8 @@ func modernViolations(lines [][]byte) []string {
 			if id != "" {
 				out = append(out, fmt.Sprintf("a notification of a request with the id of a listen: %.200s", line))
 			}
-		case !active[id]:
+		case !active[id] && (id != "" || strings.HasPrefix(m.Method, "notifications/resources/") || strings.HasPrefix(m.Method, "notifications/tasks") ||
+			strings.HasSuffix(m.Method, "/list_changed")):
 			out = append(out, fmt.Sprintf("a notification of no active listen: %.200s", line))
 		}
 	}
