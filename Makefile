@@ -14,7 +14,7 @@ RUNS ?=
 # The version comes from the tag that git knows, where git may be asked.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
-.PHONY: help build test check fuzz interop interop-go interop-node conformance bench
+.PHONY: help build test demo check fuzz interop interop-go interop-node conformance faults crash eras browser bench
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ build: ## bin/mcpbridge, one static binary
 
 test: ## every Go test, with the race detector
 	$(GO) test -race ./...
+
+demo: ## what the bridge does when things go wrong, in a few seconds
+	@$(GO) run ./cmd/mcpbridge demo
 
 check: check-format check-go check-modules check-vulnerabilities ## what has to hold before a commit
 
@@ -69,6 +72,23 @@ interop-node: build
 conformance: build ## the conformance suite, against the list of known failures
 	@if [ -d $(CONFORMANCE) ]; then cmd/mcpbridge/interop/conformance.sh $(CONFORMANCE) $(BIN) $(RUNS); \
 	else echo "conformance: skipped, there is no $(CONFORMANCE)"; fi
+
+# $(call table,PACKAGE,SETTINGS) runs a matrix, prints its table and writes it into README.md.
+table = @out=$$(mktemp) && if $(2) $(GO) test -count=1 -timeout 10m $(1) -run TestMatrix -v -print-matrix -update-readme >$$out; \
+	then grep '^|' $$out; rm -f $$out; else grep -v '^ *=== \|--- PASS' $$out; rm -f $$out; exit 1; fi
+
+faults: ## every fault against every class of call, as a table, also in README.md
+	$(call table,./cmd/mcpbridge/faults,FAULTS=all)
+
+eras: ## every feature for hosts and servers of either era, as a table, also in README.md
+	$(call table,./cmd/mcpbridge/eras,)
+
+crash: ## kill points against the server's ledger, and 10,000 jobs from three bridges
+	CRASH_FULL=1 CRASH_TABLE=$(TABLE) $(GO) test -count=1 -timeout 20m ./cmd/mcpbridge/crash
+
+browser: ## a real browser signs in: headless Chromium, Debian's where there is none
+	command -v chromium >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; }
+	CI=1 $(GO) test -count=1 ./cmd/mcpbridge/browser
 
 bench: build ## what the bridge costs, as ratios
 	MCPBRIDGE=$(CURDIR)/$(BIN) $(BENCH)/run.sh -vs mcpbridge,floor,floor-journal,sdkmin -rounds 5
