@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // makePrivateDir creates dir for the user alone, and narrows one that is wider.
@@ -83,4 +84,6 @@ func syncDir(dir string) {
 	}
 }
 
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) // below a file nothing can be
+}
