@@ -82,7 +82,12 @@ func (j *Journal) update(ctx context.Context, fn func(*txn) error) error {
 	notes, ghosts := j.takeNotes()
 	var t *txn
 	var refused error
+	var running claim
 	err := j.store.Update(ctx, func(tx store.Tx) error {
+		if !running.begin() {
+			return errAbandoned
+		}
+		defer running.end()
 		t = j.newTxn(tx)
 		t.readClock(true)
 		t.rewriteMine()
@@ -94,6 +99,7 @@ func (j *Journal) update(ctx context.Context, fn func(*txn) error) error {
 		return t.err
 	})
 	if err != nil {
+		running.abandon()
 		j.returnNotes(notes, ghosts)
 		return err
 	}
@@ -101,16 +107,50 @@ func (j *Journal) update(ctx context.Context, fn func(*txn) error) error {
 	return refused
 }
 
+// errAbandoned ends a change whose caller left before its turn came.
+var errAbandoned = errors.New("nobody waits for this change any more")
+
+// A claim keeps the function of a change from running once its caller has left:
+// a store may return before it is done with the function.
+type claim struct {
+	mu   sync.Mutex
+	left bool
+}
+
+func (c *claim) begin() bool {
+	c.mu.Lock()
+	if c.left {
+		c.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+func (c *claim) end() { c.mu.Unlock() }
+
+// abandon returns when the function does not run and will not run again.
+func (c *claim) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = true
+}
+
 // view looks at the journal.
 func (j *Journal) view(ctx context.Context, fn func(*txn) error) error {
 	var refused error
+	var running claim
 	err := j.store.View(ctx, func(tx store.Tx) error {
+		if !running.begin() {
+			return errAbandoned
+		}
+		defer running.end()
 		t := j.newTxn(tx)
 		t.readClock(false)
 		refused = fn(t)
 		return t.err
 	})
 	if err != nil {
+		running.abandon()
 		return err
 	}
 	return refused
