@@ -38,9 +38,29 @@ func (x *exchange) prepareCall() {
 func (x *exchange) rename(name string) {
 	raw := jsonrpc.AppendEdited(nil, x.msg.Raw, jsonrpc.Edit{Span: x.msg.FieldSpan(jsonrpc.Name), New: quote(name)})
 	if m, err := jsonrpc.Read(raw); err == nil {
-		x.msg = &m
-		x.id = m.Bytes(m.ID)
+		x.setMessage(&m)
 	}
+}
+
+// setMessage changes what the next delivery says.
+func (x *exchange) setMessage(m *jsonrpc.Message) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.msg = m
+}
+
+// message is what the next delivery says, for others than x's own goroutine.
+func (x *exchange) message() *jsonrpc.Message {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.msg
+}
+
+// setTool names the tool that is called.
+func (x *exchange) setTool(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.toolName = name
 }
 
 // refusedByConfig says why configuration does not let this call out.

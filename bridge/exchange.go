@@ -257,13 +257,13 @@ func (x *exchange) delivery(up upstream) *delivery {
 		msg: x.msg, method: x.method, name: deliveryName(x.msg), tool: x.tool,
 		id: x.bridge.link.newID(), write: isWrite(x.class), profile: x.profile,
 		giveUp: x.clock.giveUp(), trace: x.evidence.trace,
-		token: x.method == "tools/call" || len(x.hostToken) > 0,
 		tasks: x.offersTasks(), task: x.wantsTask(up),
 	}
 	if x.profile.era == legacyEra {
 		d.level = x.host.wantedLevel()
 	}
 	x.mu.Lock()
+	d.token = x.method == "tools/call" || len(x.hostToken) > 0
 	x.upstreamID = d.id
 	x.pair = pair{x.profile.era, up.era(), x.profile.version, up.version(x.profile)}
 	x.mu.Unlock()
@@ -352,10 +352,18 @@ func (x *exchange) handle() jobs.Handle {
 	return x.job.handle
 }
 
-func (x *exchange) setHandle(h jobs.Handle) {
+// met is which two eras met in the last delivery.
+func (x *exchange) met() pair {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.job.handle = h
+	return x.pair
+}
+
+// whenAnswered is closed once the host has its answer.
+func (x *exchange) whenAnswered() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.answered
 }
 
 // conclude answers the host, or writes the second record if it was answered
@@ -374,7 +382,9 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	x.evidence.ended(r)
 	k := x.bridge.keeper
 	if !told && x.doesNotFit(r) {
-		_, x.job.given = k.giveHandle(x)
+		if _, given := k.giveHandle(x); given {
+			x.nowGiven()
+		}
 	}
 	k.finish(x, r)
 	if told {
@@ -465,8 +475,11 @@ func (x *exchange) cancelledByHost(reason string) {
 	if !x.close() {
 		return
 	}
-	if x.batch != nil {
-		x.batch.less()
+	x.mu.Lock()
+	b := x.batch
+	x.mu.Unlock()
+	if b != nil {
+		b.less()
 	}
 	x.host.free(x)
 	x.bridge.patience.hostLeft(x.host.clientName(), time.Since(x.began), x.method)
@@ -540,10 +553,10 @@ func (x *exchange) answerDeadline() {
 	job, given := x.bridge.keeper.giveHandle(x)
 	switch {
 	case given && x.door() == newDoor:
-		x.job.given = true
+		x.nowGiven()
 		x.write(x.taskCreated(&job))
 	case given:
-		x.job.given = true
+		x.nowGiven()
 		x.write(x.handleAnswer(&job, false, ""))
 	case x.class == retry.Read:
 		v.Why = "no answer within --answer-within"

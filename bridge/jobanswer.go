@@ -341,7 +341,8 @@ func (k *keeper) waitStep(ctx context.Context, job jobs.Job, pause time.Duration
 
 // recordHeld writes the record of a call that was answered from a job.
 func (x *exchange) recordHeld(job *jobs.Job, deduplicated bool) {
-	x.setHandle(job.Handle)
-	x.job.deduplicated = deduplicated
+	x.mu.Lock()
+	x.job.handle, x.job.deduplicated = job.Handle, deduplicated
+	x.mu.Unlock()
 	x.bridge.record(x, nil, "exchange")
 }

@@ -78,7 +78,7 @@ func (k *keeper) callOwn(x *exchange, name string) bool {
 	if len(args) == 0 || args[0] != '{' {
 		args = []byte("{}")
 	}
-	x.toolName = name
+	x.setTool(name)
 	switch name {
 	case jobTool:
 		k.tend()

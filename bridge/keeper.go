@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,12 +86,12 @@ func (k *keeper) mayShow(job *jobs.Job) bool {
 // r. If it was journaled for another account than the one that will make it, that
 // job ends here, unexecuted, and the call is begun for the right one.
 func (k *keeper) underAccount(x *exchange, r *reply) bool {
-	if k == nil || x.handle() == "" || x.job.given || x.job.account == k.account() {
+	if k == nil || x.handle() == "" || x.wasGiven() || x.job.account == k.account() {
 		return true
 	}
 	k.finish(x, r)
 	if m := x.job.asked; m != nil {
-		x.msg, x.id = m, m.Bytes(m.ID)
+		x.setMessage(m)
 	}
 	x.mu.Lock()
 	x.job = journaled{}
@@ -109,6 +110,27 @@ type journaled struct {
 	ended        bool
 	deduplicated bool // answered from an earlier job
 	resumable    bool // session and event id were journaled
+}
+
+// wasGiven reports whether the handle of x was given out.
+func (x *exchange) wasGiven() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.job.given
+}
+
+// nowGiven notes that the handle of x is given out.
+func (x *exchange) nowGiven() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.job.given = true
+}
+
+// tellBeside adds what the answer says about journal and other jobs.
+func (x *exchange) tellBeside(name string, value []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.job.meta = append(x.job.meta, member{name, value})
 }
 
 // begin journals the call of x, or answers it from an earlier job. It reports
@@ -137,7 +159,7 @@ func (k *keeper) begin(x *exchange) bool {
 		return false
 	case err != nil && choice == JournalTry && (errors.As(err, &unavailable) || errors.Is(err, store.ErrUncertain)):
 		x.job.unprotected = err.Error()
-		x.job.meta = append(x.job.meta, member{metaJournal, quote("unprotected")})
+		x.tellBeside(metaJournal, quote("unprotected"))
 		k.bridge.cfg.Log.Warn("call is not journaled", "tool", x.toolName, "error", err)
 		return true
 	case err != nil:
@@ -173,8 +195,9 @@ func (k *keeper) choice(x *exchange) JournalChoice {
 // call describes the call of x to the journal.
 func (k *keeper) call(x *exchange) jobs.Call {
 	config := k.bridge.toolConfig(x.toolName)
+	m := x.message()
 	c := jobs.Call{
-		Account: k.account(), Tool: x.toolName, Arguments: x.msg.Field(jsonrpc.Arguments),
+		Account: k.account(), Tool: x.toolName, Arguments: m.Field(jsonrpc.Arguments),
 		Class: jobClass(x.class), Directory: k.bridge.cfg.Directory,
 		Key: x.hostKey(), MakeKey: config.IdempotencyKey != "",
 		Unannotated: x.tool == nil || !x.tool.annotated, Destructive: x.tool != nil && x.tool.destructive,
@@ -183,7 +206,7 @@ func (k *keeper) call(x *exchange) jobs.Call {
 	if config.Store != nil {
 		c.Store = *config.Store
 	}
-	if len(x.msg.Field(jsonrpc.RequestState)) > 0 || len(x.msg.Field(jsonrpc.InputResponses)) > 0 {
+	if len(m.Field(jsonrpc.RequestState)) > 0 || len(m.Field(jsonrpc.InputResponses)) > 0 {
 		c.Guard = jobs.GuardOff // a further round is no duplicate
 	}
 	return c
@@ -203,7 +226,7 @@ func jobClass(c retry.Class) jobs.Class {
 
 // hostKey is the idempotency key that the host gave, "" for none.
 func (x *exchange) hostKey() string {
-	meta := x.msg.Field(jsonrpc.Meta)
+	meta := x.asked.Field(jsonrpc.Meta)
 	if len(meta) == 0 || meta[0] != '{' {
 		return ""
 	}
@@ -213,18 +236,20 @@ func (x *exchange) hostKey() string {
 
 // take makes x the exchange of a job that was just begun.
 func (k *keeper) take(x *exchange, b jobs.Begun) {
-	x.setHandle(b.Job.Handle)
-	x.job.account = b.Job.Account
-	if x.job.account.Principal == auth.Anonymous {
+	x.mu.Lock()
+	x.job.handle, x.job.account = b.Job.Handle, b.Job.Account
+	sent := x.upstreamID != 0
+	x.mu.Unlock()
+	if b.Job.Account.Principal == auth.Anonymous {
 		k.wasAnonymous.Store(true)
 	}
 	if len(b.Others) > 0 {
-		x.job.meta = append(x.job.meta, member{metaOpenJobs, handleList(b.Others)})
+		x.tellBeside(metaOpenJobs, handleList(b.Others))
 	}
 	if b.Past != "" {
-		x.job.meta = append(x.job.meta, member{metaEarlier, quote(string(b.Past))})
+		x.tellBeside(metaEarlier, quote(string(b.Past)))
 	}
-	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" {
+	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" && !sent {
 		x.job.asked = x.msg
 		x.putKey(pointer, b.Key)
 	}
@@ -255,8 +280,7 @@ func (x *exchange) putKey(pointer, key string) {
 	params := jsonrpc.With(objectOr(x.msg.Bytes(x.msg.Params), "{}"), "arguments", arguments)
 	raw := jsonrpc.AppendEdited(nil, x.msg.Raw, jsonrpc.Edit{Span: x.msg.Params, New: params})
 	if m, err := jsonrpc.Read(raw); err == nil {
-		x.msg = &m
-		x.id = m.Bytes(m.ID)
+		x.setMessage(&m)
 	}
 }
 
@@ -282,7 +306,7 @@ func (k *keeper) finish(x *exchange, r *reply) {
 	delete(k.live, x.handle())
 	k.mu.Unlock()
 	if err != nil && !errors.Is(err, jobs.ErrSettled) {
-		x.job.meta = append(x.job.meta, member{metaJournaled, []byte("false")})
+		x.tellBeside(metaJournaled, []byte("false"))
 		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.handle(), "error", err)
 	}
 }
@@ -460,15 +484,12 @@ func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
 // repeatOfRead answers a read from the job of an equal one that still runs
 // here with its handle given out: asking twice need not work twice.
 func (k *keeper) repeatOfRead(x *exchange) bool {
-	k.mu.Lock()
 	var same *exchange
-	for _, other := range k.live {
-		if other != x && other.job.given && !effective(other.class) && other.toolName == x.toolName &&
-			string(other.msg.Field(jsonrpc.Arguments)) == string(x.msg.Field(jsonrpc.Arguments)) {
+	for _, other := range k.working() {
+		if other != x && other.isOpenRead(x.toolName, x.asked.Field(jsonrpc.Arguments)) {
 			same = other
 		}
 	}
-	k.mu.Unlock()
 	if same == nil {
 		return true
 	}
@@ -479,6 +500,25 @@ func (k *keeper) repeatOfRead(x *exchange) bool {
 	k.bridge.counters.Deduplicated(x.counterName())
 	x.answerText(x.handleAnswer(&job, true, ""))
 	return false
+}
+
+// working lists the exchanges whose deliveries this process makes for jobs.
+func (k *keeper) working() []*exchange {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Values(k.live))
+}
+
+// isOpenRead reports whether x is the same call of a tool that only reads, with
+// its handle given out.
+func (x *exchange) isOpenRead(tool string, arguments []byte) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.job.given && !effective(x.class) && x.toolName == tool && x.asked != nil &&
+		string(x.asked.Field(jsonrpc.Arguments)) == string(arguments)
 }
 
 // nobodyWaits notes that the host of x has stopped waiting.

@@ -92,7 +92,7 @@ func (x *exchange) park(q openQuestion) {
 // content of a sampling result is one block.
 func (x *exchange) olderAnswer(method string, result []byte) []byte {
 	content := jsonrpc.Get(objectOr(result, "{}"), "content")
-	if method != "sampling/createMessage" || x.pair.upstreamVersion >= rev2025_11_25 || len(content) == 0 || content[0] != '[' {
+	if method != "sampling/createMessage" || x.met().upstreamVersion >= rev2025_11_25 || len(content) == 0 || content[0] != '[' {
 		return result
 	}
 	if blocks, err := jsonrpc.Split(content); err == nil && len(blocks) > 0 {
@@ -142,8 +142,8 @@ func (x *exchange) answerInputRequired() {
 	x.mu.Unlock()
 	if x.close() {
 		x.host.free(x)
+		x.bridge.record(x, nil, "exchange") // first: the next round may change whose answer x is
 		x.write(line)
-		x.bridge.record(x, nil, "exchange")
 	}
 }
 
@@ -308,29 +308,15 @@ func (x *exchange) joinRound(state roundState) {
 		x.joinElsewhere(state)
 		return
 	}
-	first.mu.Lock()
+	done, why := x.takeOver(first, state.Round)
 	switch {
-	case first.concluded:
-		first.mu.Unlock()
+	case why != "":
+		x.refuseRound(why)
+		return
+	case done == nil:
 		x.joinElsewhere(state)
 		return
-	case first.parked.round != state.Round:
-		first.mu.Unlock()
-		x.refuseRound("it was used before")
-		return
-	case !first.closed:
-		first.mu.Unlock()
-		x.refuseRound("its round is being answered")
-		return
 	}
-	first.parked.round++
-	first.id, first.key, first.hostToken, first.batch = x.id, x.key, x.hostToken, x.batch
-	first.closed, first.abandoned = false, false
-	first.answered = make(chan struct{})
-	done := first.answered
-	first.progress = progressMark{}
-	x.heir, x.closed = first, true
-	first.mu.Unlock()
 	for _, answer := range x.answersOf() {
 		b.desk.answer(answer)
 	}
@@ -341,6 +327,32 @@ func (x *exchange) joinRound(state roundState) {
 	case <-done:
 	case <-x.ctx.Done():
 	}
+}
+
+// takeOver makes this request the one that the call of first answers next, and
+// returns what is closed then. It returns why that cannot be, or neither, if the
+// call has ended or the host has cancelled this request.
+func (x *exchange) takeOver(first *exchange, round int) (done <-chan struct{}, why string) {
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	x.mu.Lock() // never the other way round: nobody takes over x, which is new
+	defer x.mu.Unlock()
+	switch {
+	case first.concluded || x.closed:
+		return nil, ""
+	case first.parked.round != round:
+		return nil, "it was used before"
+	case !first.closed:
+		return nil, "its round is being answered"
+	}
+	first.parked.round++
+	first.id, first.key, first.hostToken, first.batch = x.id, x.key, x.hostToken, x.batch
+	first.closed, first.abandoned = false, false
+	first.answered = make(chan struct{})
+	first.progress = progressMark{}
+	x.heir = first
+	x.closeLocked()
+	return first.answered, ""
 }
 
 // stillAsks reports whether a question of x was left without an answer.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 )
 
 // evidence is what an exchange's record says besides the verdict. Only the
@@ -147,7 +148,8 @@ func (e *evidence) countLocked() int {
 // message "settled" when a delivery ends after that.
 func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 	log := b.cfg.Log
-	if v != nil && message == "exchange" && isFailure(v.Outcome) && !x.job.given {
+	who := x.identity()
+	if v != nil && message == "exchange" && isFailure(v.Outcome) && !who.given {
 		b.counters.Failed(x.counterName())
 	}
 	if !log.Enabled(context.Background(), slog.LevelInfo) {
@@ -166,9 +168,9 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 		slog.String("hostProtocol", x.profile.version),
 		slog.String("upstreamProtocol", e.version),
 		slog.String("method", x.method),
-		slog.String("tool", x.toolName),
-		slog.String("id", string(x.id)),
-		slog.String("handle", string(x.handle())),
+		slog.String("tool", who.tool),
+		slog.String("id", who.id),
+		slog.String("handle", string(who.handle)),
 		slog.Int("deliveries", e.countLocked()),
 		slog.Any("httpStatuses", e.statuses),
 		slog.String("contentType", e.contentType),
@@ -176,11 +178,25 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 	attrs = append(attrs, verdictAttrs(v)...)
 	attrs = append(attrs,
 		slog.String("retryOrigin", origin),
-		slog.Bool("deduplicated", x.job.deduplicated),
+		slog.Bool("deduplicated", who.deduplicated),
 		slog.String("endedBy", e.by),
 		slog.Int64("elapsedMs", time.Since(x.began).Milliseconds()),
 		slog.Int64("remainingMs", x.remaining().Milliseconds()))
 	log.LogAttrs(context.Background(), slog.LevelInfo, message, attrs...)
+}
+
+// An identity is what a record names of an exchange. Records are written by
+// whoever ends the exchange, while its own goroutine may still be at work.
+type identity struct {
+	tool, id            string
+	handle              jobs.Handle
+	given, deduplicated bool
+}
+
+func (x *exchange) identity() identity {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return identity{x.toolName, string(x.id), x.job.handle, x.job.given, x.job.deduplicated}
 }
 
 func (x *exchange) remaining() time.Duration {

@@ -88,7 +88,7 @@ func (x *exchange) again(responses, state []byte) error {
 	if err != nil {
 		return fmt.Errorf("the server's input request cannot be answered: %w", err)
 	}
-	x.msg = &next
+	x.setMessage(&next)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func isURLQuestion(params []byte) bool {
 // fitQuestion makes a question fit the host's revision and what it declared.
 // Between peers of one revision it changes nothing.
 func (x *exchange) fitQuestion(method string, params []byte) []byte {
-	if len(params) == 0 || params[0] != '{' || x.pair.host == legacyEra && x.pair.upstream == legacyEra {
+	if p := x.met(); len(params) == 0 || params[0] != '{' || p.host == legacyEra && p.upstream == legacyEra {
 		return params
 	}
 	switch method {

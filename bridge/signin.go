@@ -32,9 +32,11 @@ type refusal struct {
 // another delivery makes sense. While it does, nothing is open upstream: the
 // answer deadline ends it.
 func (x *exchange) authorize(r *reply) bool {
+	x.settling.Lock() // a deadline that found the delivery open has had its way
 	x.mu.Lock()
 	x.upstreamID = 0
 	x.mu.Unlock()
+	x.settling.Unlock()
 	a := x.bridge.access
 	x.refusal = refusal{decision: a.judge(x.ctx, r)}
 	if x.refusal.decision.Action == auth.SignIn && x.method == "tools/call" {
@@ -56,9 +58,10 @@ func (x *exchange) awaitSignIn(ctx context.Context) {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
 		defer stop()
+		answered := x.whenAnswered()
 		go func() {
 			select {
-			case <-x.answered:
+			case <-answered:
 				cancel()
 			case <-ctx.Done():
 			}

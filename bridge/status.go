@@ -58,7 +58,7 @@ func (x *exchange) callOurs() bool {
 	}
 	if name == statusTool {
 		b := x.bridge
-		x.toolName = name
+		x.setTool(name)
 		if text := x.signInFirst(); text != "" {
 			x.say(text, true)
 			return true

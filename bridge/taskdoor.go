@@ -42,7 +42,7 @@ func (x *exchange) door() door {
 		}
 		return noDoor
 	}
-	if x.profile.version == rev2025_11_25 && len(x.msg.Field(jsonrpc.Task)) > 0 && x.msg.Field(jsonrpc.Task)[0] == '{' {
+	if x.profile.version == rev2025_11_25 && len(x.asked.Field(jsonrpc.Task)) > 0 && x.asked.Field(jsonrpc.Task)[0] == '{' {
 		return oldDoor
 	}
 	return noDoor
@@ -265,7 +265,7 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 	case err == nil && kind == jobs.ErrorValue:
 		x.answerText([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), x.id, []byte(`,"error":`), result, []byte("}")})
 	default:
-		x.job.meta = append(x.job.meta, related)
+		x.tellBeside(related.name, related.value)
 		x.answerText(x.handleAnswer(&job, false, ""))
 	}
 	k.journal.Note(job.Handle, jobs.Note{Read: true})
@@ -368,9 +368,8 @@ func (k *keeper) openTask(x *exchange) bool {
 	k.take(x, b)
 	x.mu.Lock()
 	x.closeLocked()
-	x.abandoned, x.tasked = true, true
+	x.abandoned, x.tasked, x.job.given = true, true, true
 	x.mu.Unlock()
-	x.job.given = true
 	x.host.free(x)
 	x.write(created)
 	x.bridge.record(x, nil, "exchange")

@@ -94,7 +94,7 @@ func (h *host) openCalls() []*exchange {
 func (x *exchange) awaitDecision() {
 	select {
 	case <-x.decided:
-	case <-x.answered:
+	case <-x.whenAnswered():
 	case <-x.bridge.life.Done():
 	}
 }

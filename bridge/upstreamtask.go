@@ -73,9 +73,8 @@ func (x *exchange) handOverTask() {
 		return
 	}
 	x.mu.Lock()
-	x.abandoned = true
+	x.abandoned, x.job.given = true, true
 	x.mu.Unlock()
-	x.job.given = true
 	x.host.free(x)
 	x.write(x.taskCreated(&job))
 	x.bridge.record(x, nil, "exchange")
