@@ -17,6 +17,11 @@
 // reached through one of the dialects behind the interface upstream. What
 // differs between the two is written in translate.go and nowhere else.
 //
+// What proves who the user is, is put around each delivery by the Credentials,
+// and the bridge never sees it. A refused call has somebody sign in, once, and
+// is delivered again in the one loop of exchange.deliverUntilDone; everything
+// else is content with what can be renewed without a person (access.go).
+//
 // The host comes first: nothing upstream does or fails to do ends the process,
 // and what can be answered from the catalogue is answered at once.
 package bridge

@@ -207,7 +207,7 @@ func (o *offers) keepFetching(f *offer) {
 			o.failed(f, failed)
 		}
 		o.mu.Lock()
-		done := ok && !f.again || o.closed || !ok && f.catalogue != nil
+		done := ok && !f.again || o.closed || !ok && f.catalogue != nil && !o.bridge.access.needsSignIn()
 		f.again = false
 		if done {
 			f.fetching = false
