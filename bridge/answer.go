@@ -22,7 +22,7 @@ func (x *exchange) answerTo(r *reply) [][]byte {
 			return asked
 		}
 		parts := x.pair.reply(x.method, m, x.id, cacheHints{scope: "private"}, x.job.meta)
-		if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
+		if size, yes := x.bridge.tooLong(parts); yes {
 			return x.tooLarge(&r.verdict, size)
 		}
 		return parts
@@ -167,15 +167,50 @@ func (x *exchange) code(v *classify.Verdict) int {
 // doesNotFit reports whether a tool result is longer than a line to the host
 // may be: it is then kept as a job.
 func (x *exchange) doesNotFit(r *reply) bool {
-	if x.method != "tools/call" || int64(len(r.verdict.Reply.Raw)) < x.bridge.cfg.HostLineLimit-lineSlack {
+	if x.method != "tools/call" || r.verdict.Outcome != classify.ToolSuccess && r.verdict.Outcome != classify.ToolError {
 		return false
 	}
-	return r.verdict.Outcome == classify.ToolSuccess || r.verdict.Outcome == classify.ToolError
+	most := x.bridge.cfg.HostLineLimit
+	most -= min(lineSlack, most/2)
+	if int64(len(r.verdict.Reply.Raw))*growth < most {
+		return false
+	}
+	return lineSize(x.pair.reply(x.method, &r.verdict.Reply, x.id, cacheHints{}, nil)) >= most
 }
 
-// lineSlack is how much an answer may be longer than upstream's reply: ids and
-// _meta.
-const lineSlack = 64 << 10
+const (
+	// lineSlack is how much the bridge may add to a tool result: its _meta.
+	lineSlack = 64 << 10
+	// growth is how many times longer a reply may be when it leaves toward the
+	// host: characters become escapes, and structured content is told once more
+	// as text.
+	growth = 4
+)
+
+// tooLong reports whether the host cannot take a line of these parts, and its
+// size in bytes.
+func (b *Bridge) tooLong(parts [][]byte) (size int64, yes bool) {
+	if size = length(parts); size*growth < b.cfg.HostLineLimit {
+		return size, false
+	}
+	size = lineSize(parts)
+	return size, size >= b.cfg.HostLineLimit
+}
+
+// noAnswerOf is about an answer whose size the host's line limit does not let
+// through.
+func (x *exchange) noAnswerOf(size int64) note {
+	n := note{
+		head: "NO ANSWER",
+		what: fmt.Sprintf("the answer to %s of server %s has %d bytes, which is longer than this host can read (--host-line-limit %d)",
+			x.method, x.bridge.cfg.Server, size, x.bridge.cfg.HostLineLimit),
+		next: "ask for less (a filter, a page, a smaller range), or raise --host-line-limit if the host allows longer lines",
+	}
+	if x.method == "tools/call" && x.class != retry.Read {
+		n.not = "do not call again to see the result: it may act twice"
+	}
+	return n
+}
 
 // tooLarge answers for a result that the host's line limit does not let
 // through.

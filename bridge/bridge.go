@@ -104,7 +104,12 @@ const (
 // stdout, a signal (the end of ctx), or its process that vanished. It returns
 // an error only where stdin or stdout could not be used at all.
 func (b *Bridge) Run(ctx context.Context, stdin io.Reader, stdout *os.File) error {
-	out := stdio.NewWriter(stdout, stdio.WriterOptions{})
+	out := stdio.NewWriter(stdout, stdio.WriterOptions{
+		LineLimit: int(b.cfg.HostLineLimit),
+		Oversize: func(size int) {
+			b.cfg.Log.Warn("a notification was dropped: it is longer than the host can read", "bytes", size, "--host-line-limit", b.cfg.HostLineLimit)
+		},
+	})
 	b.host = newHost(b, out)
 	writing, stopWriting := context.WithCancel(context.Background())
 	b.work.Go(func() { out.Run(writing) })

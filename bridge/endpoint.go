@@ -152,7 +152,7 @@ func (e *endpoint) readBody(ctx context.Context, body io.Reader, length int64, r
 	}
 	held, err := e.memory.read(body, length, limit)
 	r.capture.Body = held.bytes
-	r.finish = held.release
+	r.keep(held.release)
 	switch {
 	case err == nil:
 		r.capture.Ended = classify.Complete

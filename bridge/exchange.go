@@ -2,10 +2,12 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/stdio"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/jobs"
@@ -221,7 +223,7 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 	up, failed := x.bridge.link.ready(x.ctx, x.profile)
 	if failed != nil {
 		r := *failed // shared by all that waited for it
-		r.finish = nil
+		r.finish, r.kept = nil, nil
 		x.evidence.noConnection(&r)
 		return up, nil, &r
 	}
@@ -396,19 +398,20 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 		x.bridge.record(x, &r.verdict, "exchange")
 		return
 	}
-	if x.tell(x.answerTo(r), &r.verdict) && !x.job.given {
+	if x.tell(r) && !x.job.given {
 		k.written(untold{handle: x.handle()})
 	}
 }
 
 // tell writes the one answer to the host and the record of it. Whoever closes
 // the exchange first does it.
-func (x *exchange) tell(parts [][]byte, v *classify.Verdict) bool {
+func (x *exchange) tell(r *reply) bool {
+	parts := x.answerTo(r)
 	if !x.close() {
 		return false
 	}
-	written := x.write(parts)
-	x.bridge.record(x, v, "exchange")
+	written := x.writeLent(r.share(), parts) // it may wait for the host longer than x
+	x.bridge.record(x, &r.verdict, "exchange")
 	return written
 }
 
@@ -428,17 +431,28 @@ func (x *exchange) closeLocked() bool {
 	return true
 }
 
-// write puts an answer onto stdout, or into the batch that it belongs to.
-func (x *exchange) write(parts [][]byte) bool {
+// write puts an answer onto stdout, or into the batch that it belongs to. It
+// reports whether the host is to have it.
+func (x *exchange) write(parts [][]byte) bool { return x.writeLent(nil, parts) }
+
+// writeLent is write of parts that are needed until release is called; it is
+// nil where they just stay.
+func (x *exchange) writeLent(release func(), parts [][]byte) bool {
 	x.host.free(x) // with its answer an id is free again
 	x.mu.Lock()
 	b := x.batch // the next round of a modern host brings its own
 	x.mu.Unlock()
 	if b != nil {
-		b.add(parts...)
-		return true
+		return b.add(x.id, release, parts...)
 	}
-	if err := x.host.out.Answer(x.bridge.life, "", parts...); err != nil {
+	err := x.host.out.Answer(x.bridge.life, release, parts...)
+	var long *stdio.OversizeError
+	if errors.As(err, &long) {
+		x.bridge.cfg.Log.Warn("an answer was longer than the host can read", "method", x.method, "bytes", long.Size, "--host-line-limit", long.Limit)
+		x.host.write(rpcErrorLine(x.id, codeInvalidReply, x.noAnswerOf(int64(long.Size)).String(), []byte(`{"source":"mcpbridge"}`)))
+		return false
+	}
+	if err != nil {
 		x.bridge.cfg.Log.Debug("answer was not written", "error", err)
 		return false
 	}

@@ -34,7 +34,7 @@ func (l *link) gather(ctx context.Context, up upstream, p *profile, method strin
 	var cursor []byte
 	var size int
 	seen := map[string]bool{}
-	for range maxPages {
+	for {
 		r := l.page(ctx, up, p, method, cursor)
 		items, ok := splitList(&r.verdict.Reply, key)
 		if r.verdict.Outcome != classify.Result || !ok {
@@ -51,12 +51,29 @@ func (l *link) gather(ctx context.Context, up upstream, p *profile, method strin
 		g.hints = g.hints.narrow(readHints(&r.verdict.Reply))
 		cursor = bytes.Clone(r.verdict.Reply.Field(jsonrpc.NextCursor))
 		r.done()
-		if len(cursor) == 0 || cursor[0] != '"' || seen[string(cursor)] || size > maxListBytes {
-			break
+		if len(cursor) == 0 || cursor[0] != '"' {
+			return g, nil
+		}
+		if bound := pageBound(len(seen)+1, size, seen[string(cursor)]); bound != "" {
+			l.cfg.Log.Warn("a list of the server is served without its end", "method", method, "entries", len(g.items), "bound", bound)
+			return g, nil
 		}
 		seen[string(cursor)] = true
 	}
-	return g, nil
+}
+
+// pageBound names the bound that keeps the page after these from being fetched,
+// "" for none.
+func pageBound(pages, size int, repeated bool) string {
+	switch {
+	case repeated:
+		return "the server gave one cursor twice"
+	case size > maxListBytes:
+		return fmt.Sprintf("%d bytes", maxListBytes)
+	case pages >= maxPages:
+		return fmt.Sprintf("%d pages", maxPages)
+	}
+	return ""
 }
 
 func splitList(m *jsonrpc.Message, key jsonrpc.Key) ([][]byte, bool) {

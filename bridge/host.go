@@ -75,21 +75,42 @@ func (h *host) acceptBatch(line []byte) {
 	parts, err := jsonrpc.Split(line)
 	switch {
 	case err != nil:
-		h.write(rpcErrorLine(nil, codeParse, "this line is no valid JSON: "+err.Error(), nil))
+		h.refuseBatch(err)
 	case !allowed:
 		h.write(rpcErrorLine(nil, codeInvalidRequest, "batch arrays exist in MCP 2025-03-26 only: send each message on a line of its own", nil))
-	case len(parts) == 0:
-		h.write(rpcErrorLine(nil, codeInvalidRequest, "an empty batch holds no message", nil))
 	default:
-		b := newBatch(len(parts), h)
-		for _, part := range parts {
-			m, err := jsonrpc.Read(part)
-			if err == nil && m.Kind != jsonrpc.Request {
-				b.less()
-			}
-			h.acceptOne(part, b)
-		}
+		h.acceptMembers(parts)
 	}
+}
+
+func (h *host) acceptMembers(parts [][]byte) {
+	ids, silent := make([][]byte, len(parts)), make([]bool, len(parts))
+	for i, part := range parts {
+		m, err := jsonrpc.Read(part)
+		ids[i], silent[i] = m.Bytes(m.ID), err == nil && m.Kind != jsonrpc.Request
+	}
+	b, err := newBatch(ids, h)
+	if err != nil {
+		h.refuseBatch(err)
+		return
+	}
+	for i, part := range parts {
+		if silent[i] {
+			b.less()
+		}
+		h.acceptOne(part, b)
+	}
+}
+
+// refuseBatch answers an array of which no member is served: JSON-RPC 2.0,
+// section 6, by one response that is no array.
+func (h *host) refuseBatch(err error) {
+	var wrong *jsonrpc.Error
+	if errors.As(err, &wrong) && wrong.Class != jsonrpc.Envelope {
+		h.write(rpcErrorLine(nil, codeParse, "this line is no valid JSON: "+err.Error(), nil))
+		return
+	}
+	h.write(rpcErrorLine(nil, codeInvalidRequest, "this batch is not served: "+err.Error(), nil))
 }
 
 // refuse answers a line that is no message.
@@ -101,7 +122,7 @@ func (h *host) refuse(m *jsonrpc.Message, err error, b *batch) {
 	}
 	line := rpcErrorLine(readableID(m), code, err.Error(), nil)
 	if b != nil {
-		b.add(line)
+		b.add(readableID(m), nil, line)
 		return
 	}
 	h.write(line)
@@ -129,8 +150,11 @@ func (h *host) tooLong(err *stdio.LineTooLongError) {
 }
 
 // write sends a line that answers nothing in flight.
-func (h *host) write(parts ...[]byte) {
-	if err := h.out.Answer(h.bridge.life, "", parts...); err != nil {
+func (h *host) write(parts ...[]byte) { h.writeLent(nil, parts...) }
+
+// writeLent is write of parts that are needed until release is called.
+func (h *host) writeLent(release func(), parts ...[]byte) {
+	if err := h.out.Answer(h.bridge.life, release, parts...); err != nil {
 		h.log.Debug("line to the host was not written", "error", err)
 	}
 }
@@ -316,7 +340,11 @@ func (h *host) Ask(ctx context.Context, method string, params []byte) (result, r
 	if len(params) > 0 {
 		line = concat(line, `,"params":`, params)
 	}
-	if err := h.out.Answer(ctx, "", line, []byte("}")); err != nil {
+	if err := h.out.Answer(ctx, nil, line, []byte("}")); err != nil {
+		var long *stdio.OversizeError
+		if errors.As(err, &long) {
+			h.log.Warn("a question of the server was not put: it is longer than the host can read", "method", method, "bytes", long.Size, "--host-line-limit", long.Limit)
+		}
 		return nil, nil, err
 	}
 	select {

@@ -256,7 +256,7 @@ func (x *exchange) keptResult(job *jobs.Job, result []byte, meta ...member) [][]
 	}
 	p := pair{x.profile.era, modernEra, x.profile.version, rev2026_07_28}
 	parts := p.reply("tools/call", &m, x.id, cacheHints{}, meta)
-	if size := length(parts); size >= x.bridge.cfg.HostLineLimit {
+	if _, yes := x.bridge.tooLong(parts); yes {
 		return x.largeAnswer(job, int64(len(result)), false)
 	}
 	return parts

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/stdio"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
 
@@ -160,6 +161,7 @@ func (b *Bridge) listing(p *profile, c *catalogue, from int) (list []byte, next 
 		return append(append(list, bytes.Join(own, []byte(","))...), ']'), 0
 	}
 	pr := pair{p.era, c.era, p.version, c.handshake.Version}
+	taken := int64(len("[]"))
 	for i := from; i < len(c.tools)+len(own); i++ {
 		var one []byte
 		if i < len(c.tools) {
@@ -167,7 +169,12 @@ func (b *Bridge) listing(p *profile, c *catalogue, from int) (list []byte, next 
 		} else {
 			one = own[i-len(c.tools)] // listed last
 		}
-		if len(list) > 1 && int64(len(list)+len(one)) > b.cfg.HostLineLimit/2 {
+		size := int64(stdio.LineSize(one))
+		if i < len(c.tools) && size > b.cfg.HostLineLimit/2 {
+			b.cfg.Log.Warn("a tool is not listed: its description and schema are longer than half a line of the host", "tool", c.tools[i].name, "bytes", size)
+			continue
+		}
+		if taken += size + 1; len(list) > 1 && taken > b.cfg.HostLineLimit/2 {
 			return append(list, ']'), i
 		}
 		if len(list) > 1 {

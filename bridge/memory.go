@@ -23,6 +23,32 @@ type held struct {
 	release func()
 }
 
+// after returns a function that calls release with its n-th call; nil for nil.
+func after(n int, release func()) func() {
+	if release == nil {
+		return nil
+	}
+	var left atomic.Int64
+	left.Store(int64(n))
+	return func() {
+		if left.Add(-1) == 0 {
+			release()
+		}
+	}
+}
+
+// all returns one function for several; nil for none.
+func all(releases []func()) func() {
+	if len(releases) == 0 {
+		return nil
+	}
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
+
 // smallBody is the size, in bytes, below which bodies are not counted: there
 // are at most maxInFlight of them.
 const smallBody = 16 << 10

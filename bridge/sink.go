@@ -49,9 +49,13 @@ func (x *exchange) passProgress(m *jsonrpc.Message) {
 		x.bridge.keeper.journal.Note(x.job.handle, jobs.Note{Progress: readProgress(m, value)})
 	}
 	if (!x.closed || x.tasked) && len(x.hostToken) > 0 {
-		x.host.out.Notify("", retoken(m, x.hostToken)...)
+		x.host.out.Notify(x.progressKey(), retoken(m, x.hostToken)...)
 	}
 }
+
+// progressKey lets newer progress of this request take the place of older where
+// the host does not read: the bytes of its token.
+func (x *exchange) progressKey() string { return string(x.hostToken) }
 
 // readProgress is a progress notification as a job keeps it.
 func readProgress(m *jsonrpc.Message, value float64) *jobs.Progress {
@@ -75,7 +79,7 @@ func (x *exchange) passLog(m *jsonrpc.Message) {
 	if x.profile.era == modernEra && !x.atLevel(m) {
 		return
 	}
-	x.host.out.Notify("", bytes.Clone(m.Raw))
+	x.host.out.Notify("", m.Raw)
 }
 
 // atLevel reports whether a log message reaches the level of this request. A
@@ -97,7 +101,7 @@ func (x *exchange) passOther(m *jsonrpc.Message) {
 	case x.pair.upstream == legacyEra && isFeedNotice(m.Method):
 		x.bridge.notification(m) // some servers say it on any stream
 	case same && !closed:
-		x.host.out.Notify("", bytes.Clone(m.Raw))
+		x.host.out.Notify("", m.Raw)
 	default:
 		x.bridge.dropped.Add(1)
 	}

@@ -49,6 +49,6 @@ func (x *exchange) tickOnce() {
 	}
 	next := x.progress.last + tickStep
 	x.progress = progressMark{next, true}
-	x.host.out.Notify("", concat(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`, x.hostToken,
+	x.host.out.Notify(x.progressKey(), concat(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`, x.hostToken,
 		`,"progress":`, strconv.FormatFloat(next, 'g', -1, 64), `}}`))
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/auth"
@@ -104,7 +105,8 @@ type reply struct {
 	spoken        bool   // of a failed session: the server was heard to speak HTTP+SSE
 	endedBy       string
 
-	finish func() // drains and closes; nil when nothing is left to do
+	finish func()   // drains and closes; nil when nothing is left to do
+	kept   []func() // give back the memory that its bytes take
 }
 
 // done gives back what the reply still holds.
@@ -113,6 +115,29 @@ func (r *reply) done() {
 		r.finish()
 		r.finish = nil
 	}
+	for _, release := range r.kept {
+		release()
+	}
+	r.kept = nil
+}
+
+// keep lets done call release, if that is not nil.
+func (r *reply) keep(release func()) {
+	if release != nil {
+		r.kept = append(r.kept, sync.OnceFunc(release)) // a reply may be copied
+	}
+}
+
+// share returns a release for somebody else who needs the bytes of r: they are
+// given back when both are done with them. It is nil where there is nothing to
+// give back.
+func (r *reply) share() (release func()) {
+	if len(r.kept) == 0 {
+		return nil
+	}
+	release = after(2, all(r.kept))
+	r.kept = []func(){release}
+	return release
 }
 
 // judge sets the verdict of a reply.

@@ -41,7 +41,7 @@ func BenchmarkSmallAnswer(b *testing.B) {
 	go w.Run(ctx)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := w.Answer(b.Context(), "", smallAnswer[:20], smallAnswer[20:]); err != nil {
+		if err := w.Answer(b.Context(), nil, smallAnswer[:20], smallAnswer[20:]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -68,7 +68,7 @@ func benchmarkLarge(b *testing.B, plain bool) {
 	large := bytes.Repeat([]byte("0123456789abcde "), 4<<20)
 	b.SetBytes(int64(len(large)))
 	for b.Loop() {
-		if err := w.Answer(b.Context(), "", large); err != nil {
+		if err := w.Answer(b.Context(), nil, large); err != nil {
 			b.Fatal(err)
 		}
 		if err := w.Flush(b.Context()); err != nil {

@@ -23,7 +23,7 @@ func TestFileThatCannotBeAsked(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	for _, line := range []string{"one", "two"} {
-		if err := w.Answer(t.Context(), "", []byte(line)); err != nil {
+		if err := w.Answer(t.Context(), nil, []byte(line)); err != nil {
 			t.Fatal(err)
 		}
 	}

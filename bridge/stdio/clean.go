@@ -51,7 +51,19 @@ func hasEnding(b []byte, lead byte) bool {
 
 // rewrite copies b, of which the first n bytes are clean.
 func rewrite(b []byte, n int) []byte {
-	out := append(make([]byte, 0, len(b)+len(b)/16), b[:n]...)
+	return appendRewritten(make([]byte, 0, cleanSize(b)), b, n)
+}
+
+// appendClean appends b to out with no line end of any kind in it.
+func appendClean(out, b []byte) []byte {
+	if !dirty(b) {
+		return append(out, b...)
+	}
+	return appendRewritten(out, b, 0)
+}
+
+func appendRewritten(out, b []byte, n int) []byte {
+	out = append(out, b[:n]...)
 	kept := n // what is in out already
 	for i := n; i < len(b); i++ {
 		escape, size := ending(b[i:])
@@ -63,6 +75,25 @@ func rewrite(b []byte, n int) []byte {
 		i = kept - 1
 	}
 	return append(out, b[kept:]...)
+}
+
+// cleanSize is the length of clean(b).
+func cleanSize(b []byte) int {
+	size := len(b)
+	for at := 0; at < len(b); at += cleanBlock {
+		end := min(at+cleanBlock+len(lineSeparator)-1, len(b))
+		if !dirty(b[at:end]) {
+			continue
+		}
+		for i := at; i < min(at+cleanBlock, len(b)); i++ {
+			escape, n := ending(b[i:])
+			if n > 0 {
+				size += len(escape) - n
+				i += n - 1
+			}
+		}
+	}
+	return size
 }
 
 // ending returns the size of the line end that b begins with, 0 if there is

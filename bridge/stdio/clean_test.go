@@ -39,7 +39,7 @@ func TestCleanCopiesOnlyWhatIsDirty(t *testing.T) {
 	}
 }
 
-// FuzzClean wants the same value and no line end.
+// FuzzClean wants the same value, no line end and the size that was foretold.
 func FuzzClean(f *testing.F) {
 	f.Add([]byte("{\n\t\"a\u2028\": [1,\r\n2, \"\u0085\u2029\"]}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -48,6 +48,9 @@ func FuzzClean(f *testing.F) {
 			return
 		}
 		out := clean(b)
+		if n := LineSize(b); n != len(out) {
+			t.Fatalf("%d bytes, foretold %d", len(out), n)
+		}
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,9 @@ func (w *Writer) writeNow(l *line) error {
 	w.pen = true
 	w.mu.Unlock()
 	_, err := w.put(l)
+	if err != nil || len(l.parts) == 0 {
+		l.free()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -34,12 +37,13 @@ func (w *Writer) writeNow(l *line) error {
 // anything.
 func (w *Writer) put(l *line) (some bool, err error) {
 	for len(l.parts) > 0 {
-		n, err := w.sink.write(l.parts[0])
+		part := l.next()
+		n, err := w.sink.write(part)
 		if err != nil {
 			return some, err
 		}
 		some = some || n > 0
-		whole := n == len(l.parts[0])
+		whole := n == len(part)
 		l.written(n)
 		if !whole {
 			break
@@ -61,6 +65,10 @@ func (w *Writer) release() {
 // the stream is unknown.
 func (w *Writer) fail(err error) error {
 	w.err = fmt.Errorf("write %s: %w", w.name, err)
+	w.q.free()
+	for _, t := range w.waiting {
+		t.line.free()
+	}
 	w.pen, w.q, w.waiting = false, newQueue(), nil
 	close(w.done)
 	w.wakeFlush()
@@ -163,6 +171,9 @@ func (w *Writer) writeQueue(ctx context.Context) error {
 			return err
 		}
 		some, err := w.put(l)
+		if len(l.parts) == 0 {
+			l.free()
+		}
 		whole, err := w.account(l, some, err)
 		if err != nil {
 			return err

@@ -102,7 +102,7 @@ func eachPipe(t *testing.T, test func(t *testing.T, r, w *os.File)) {
 func fill(t *testing.T, w *Writer) []byte {
 	t.Helper()
 	big := bytes.Repeat([]byte("b"), 1<<20)
-	if err := w.Answer(t.Context(), "", big); err != nil {
+	if err := w.Answer(t.Context(), nil, big); err != nil {
 		t.Fatal(err)
 	}
 	if _, yes := w.Blocked(); !yes {

@@ -4,9 +4,10 @@ import "container/list"
 
 // A queue holds lines in order. Notes are the lines that may be dropped.
 type queue struct {
-	lines    list.List // of *line, the oldest first
-	notes    list.List // of *list.Element of lines, the oldest first
-	byKey    map[string]*list.Element
+	lines    list.List                // of *line, the oldest first
+	notes    list.List                // of *list.Element of lines, the oldest first
+	stale    list.List                // the same: those of which a newer one came
+	byKey    map[string]*list.Element // the newest note of a key
 	cost     int
 	noteCost int
 	answers  int
@@ -29,9 +30,20 @@ func (q *queue) push(l *line) {
 	}
 	q.noteCost += l.cost
 	l.droppable = q.notes.PushBack(e)
+	q.outdate(l.key)
 	if l.key != "" {
 		q.byKey[l.key] = e
 	}
+}
+
+// outdate makes the newest note with that key, if there is one, a stale one.
+func (q *queue) outdate(key string) {
+	e := q.byKey[key]
+	if e == nil {
+		return
+	}
+	e.Value.(*line).stale = q.stale.PushBack(e)
+	delete(q.byKey, key)
 }
 
 // pushFront puts l before all others.
@@ -52,21 +64,21 @@ func (q *queue) first() *line {
 	return l
 }
 
-// offerFirst makes the oldest line a note again, if nothing of it was written.
-// It goes at once if a newer one with its key came meanwhile.
+// offerFirst makes the oldest line a note again, if nothing of it was written:
+// a stale one if a newer one with its key came meanwhile.
 func (q *queue) offerFirst() {
 	e := q.lines.Front()
 	l := e.Value.(*line)
 	if l.answer || l.begun || l.droppable != nil {
 		return
 	}
-	if q.byKey[l.key] != nil {
-		q.remove(e)
-		return
-	}
 	l.droppable = q.notes.PushFront(e)
 	q.noteCost += l.cost
-	if l.key != "" {
+	switch {
+	case l.key == "":
+	case q.byKey[l.key] != nil:
+		l.stale = q.stale.PushFront(e)
+	default:
 		q.byKey[l.key] = e
 	}
 }
@@ -76,10 +88,14 @@ func (q *queue) keep(l *line) {
 	if l.droppable == nil {
 		return
 	}
-	q.notes.Remove(l.droppable)
+	e := q.notes.Remove(l.droppable).(*list.Element)
 	q.noteCost -= l.cost
 	l.droppable = nil
-	if l.key != "" {
+	if l.stale != nil {
+		q.stale.Remove(l.stale)
+		l.stale = nil
+	}
+	if q.byKey[l.key] == e {
 		delete(q.byKey, l.key)
 	}
 }
@@ -105,24 +121,19 @@ func (q *queue) dropOldest() bool {
 	return true
 }
 
-// drop removes the note with that key.
-func (q *queue) drop(key string) {
-	if e := q.byKey[key]; e != nil {
-		q.remove(e)
-	}
-}
-
-// replace puts l in the place of the note with its key and reports whether
-// there was one.
-func (q *queue) replace(l *line) bool {
-	e := q.byKey[l.key]
-	if e == nil || l.key == "" {
+// dropStale removes the oldest stale note and reports whether there was one.
+func (q *queue) dropStale() bool {
+	n := q.stale.Front()
+	if n == nil {
 		return false
 	}
-	old := e.Value.(*line)
-	q.cost += l.cost - old.cost
-	q.noteCost += l.cost - old.cost
-	l.droppable = old.droppable
-	e.Value = l
+	q.remove(n.Value.(*list.Element))
 	return true
+}
+
+// free says of all lines that they are not read any more.
+func (q *queue) free() {
+	for e := q.lines.Front(); e != nil; e = e.Next() {
+		e.Value.(*line).free()
+	}
 }

@@ -12,7 +12,12 @@ const DefaultQueue = 16 << 20
 
 // WriterOptions are what a Writer may be told. The zero value is valid.
 type WriterOptions struct {
-	Queue int // bytes that may wait; 0 means DefaultQueue
+	Queue     int // bytes that may wait; 0 means DefaultQueue
+	LineLimit int // the first size of a line, in bytes, that the host cannot take; 0: none
+
+	// Oversize is told the size of each notification that was dropped for
+	// reaching LineLimit. It may be nil.
+	Oversize func(size int)
 }
 
 func (o WriterOptions) queue() int {
@@ -25,12 +30,13 @@ func (o WriterOptions) queue() int {
 // A Writer writes lines to the host. All methods are safe for concurrent use.
 //
 // Whoever has a line writes it at once if nothing waits and there is room;
-// otherwise the line is queued for Run. What a caller hands over belongs to the
-// Writer from then on.
+// otherwise the line is queued for Run.
 type Writer struct {
 	sink  sink
 	name  string // of the file, for errors
 	bound int
+	limit int // of a line; 0: none
+	large func(size int)
 	lost  func(n int64) []byte // what tells about dropped lines; may be nil
 	wake  chan struct{}        // for Run: something is queued
 	done  chan struct{}        // closed when a write failed
@@ -55,7 +61,9 @@ type waiter struct {
 
 // NewWriter returns a Writer to f, which is stdout.
 func NewWriter(f File, opts WriterOptions) *Writer {
-	return newWriter(newSink(f), "stdout", opts.queue())
+	w := newWriter(newSink(f), "stdout", opts.queue())
+	w.limit, w.large = opts.LineLimit, opts.Oversize
+	return w
 }
 
 func newWriter(s sink, name string, bound int) *Writer {
@@ -70,22 +78,31 @@ func newWriter(s sink, name string, bound int) *Writer {
 // Answer writes one line made of parts, which together are one JSON text. It
 // returns when the line is written or queued, and waits while the queue has no
 // room for it; an answer larger than the queue waits until the queue is empty.
-// A queued notification with a non-empty key of the same name is dropped: the
-// answer made it stale.
 //
-// It fails with the error of ctx, the line unwritten, or with that of Err.
-func (w *Writer) Answer(ctx context.Context, key string, parts ...[]byte) error {
-	l := newLine(parts)
-	l.answer = true
+// The parts are lent to the Writer: they must not change or go away before
+// release is called, which happens once, whatever becomes of the line and maybe
+// before Answer returns. It must not call the Writer; nil is nothing to do.
+//
+// It fails with an *OversizeError, with the error of ctx, or with that of Err,
+// the line unwritten in the first two cases.
+func (w *Writer) Answer(ctx context.Context, release func(), parts ...[]byte) error {
+	size := LineSize(parts...)
+	if w.oversize(size) {
+		if release != nil {
+			release()
+		}
+		return &OversizeError{Size: size, Limit: w.limit}
+	}
+	l := newAnswer(parts, size, release)
 	w.mu.Lock()
 	switch {
 	case w.err != nil:
 		defer w.mu.Unlock()
+		l.free()
 		return w.err
 	case w.free():
 		return w.writeNow(l)
 	}
-	w.q.drop(key)
 	w.admit()
 	w.pending()
 	if len(w.waiting) == 0 && w.makeRoom(l) {
@@ -98,6 +115,8 @@ func (w *Writer) Answer(ctx context.Context, key string, parts ...[]byte) error 
 	w.mu.Unlock()
 	return w.await(ctx, t)
 }
+
+func (w *Writer) oversize(size int) bool { return w.limit > 0 && size >= w.limit }
 
 // await waits until t is in the queue.
 func (w *Writer) await(ctx context.Context, t *waiter) error {
@@ -113,6 +132,7 @@ func (w *Writer) await(ctx context.Context, t *waiter) error {
 	for i, other := range w.waiting {
 		if other == t {
 			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			t.line.free()
 			w.admit() // those behind may be smaller
 			return fmt.Errorf("answer the host: its pipe is full: %w", context.Cause(ctx))
 		}
@@ -120,13 +140,28 @@ func (w *Writer) await(ctx context.Context, t *waiter) error {
 	return w.err // in the queue, if not failed
 }
 
-// Notify writes one line like Answer and never waits: what finds no room makes
-// some by dropping the oldest notifications, or is dropped itself. A queued one
-// with the same coalesce, if that is not empty, gives its place to the new one.
+// Notify writes one line like Answer and never waits; it copies the parts. What
+// finds no room makes some by dropping notifications, or is dropped itself:
+// first those of which a newer one with the same coalesce came, if that is not
+// empty, then the oldest. As long as there is room, all of them are written.
 func (w *Writer) Notify(coalesce string, parts ...[]byte) {
-	l := newLine(parts)
+	size := LineSize(parts...)
+	if w.oversize(size) {
+		w.dropLarge(size)
+		return
+	}
+	l := newNote(parts, size)
 	l.key = coalesce
 	w.note(l)
+}
+
+func (w *Writer) dropLarge(size int) {
+	w.mu.Lock()
+	w.dropped++
+	w.mu.Unlock()
+	if w.large != nil {
+		w.large(size)
+	}
 }
 
 func (w *Writer) note(l *line) {
@@ -136,9 +171,10 @@ func (w *Writer) note(l *line) {
 	case w.free():
 		_ = w.writeNow(l) // Err tells
 		return
-	case w.q.replace(l):
-		w.shrink(0)
 	default:
+		if w.q.cost+l.cost > w.bound {
+			w.q.outdate(l.key)
+		}
 		w.shrink(l.cost)
 		if w.q.cost+l.cost > w.bound && !w.q.empty() {
 			w.dropped++
@@ -149,15 +185,8 @@ func (w *Writer) note(l *line) {
 	w.mu.Unlock()
 }
 
-// Drop forgets the queued notification with that coalesce.
-func (w *Writer) Drop(coalesce string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.q.drop(coalesce)
-	w.admit()
-}
-
-// Dropped returns how many notifications found no room.
+// Dropped returns how many notifications found no room or were too long. Those
+// that a newer one had made stale do not count.
 func (w *Writer) Dropped() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,9 +251,11 @@ func (w *Writer) wakeRun() {
 	}
 }
 
-// shrink drops notifications, the oldest first, until there is room for n more
-// bytes or none is left.
+// shrink drops notifications, the stale and then the oldest first, until there
+// is room for n more bytes or none is left.
 func (w *Writer) shrink(n int) {
+	for w.q.cost+n > w.bound && w.q.dropStale() {
+	}
 	for w.q.cost+n > w.bound && w.q.dropOldest() {
 		w.dropped++
 	}

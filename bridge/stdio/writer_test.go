@@ -23,7 +23,7 @@ import (
 func TestAnswerIsWrittenByItsCaller(t *testing.T) {
 	eachPipe(t, func(t *testing.T, r, f *os.File) {
 		w := NewWriter(f, WriterOptions{}) // no Run
-		if err := w.Answer(t.Context(), "", []byte(`{"id":`), []byte("1,\r\n"), []byte("\"a\":\"\u2028\"}")); err != nil {
+		if err := w.Answer(t.Context(), nil, []byte(`{"id":`), []byte("1,\r\n"), []byte("\"a\":\"\u2028\"}")); err != nil {
 			t.Fatal(err)
 		}
 		w.Notify("p", []byte("{}"))
@@ -47,7 +47,7 @@ func TestLargeLines(t *testing.T) {
 		got := readAll(r)
 		big := bytes.Repeat([]byte("\"’é\", x"), 16<<20/10)
 		for _, parts := range [][][]byte{{[]byte("{"), big, []byte("}")}, {[]byte("small")}, {[]byte("[\n"), big[:1<<20], []byte("\n]")}} {
-			if err := w.Answer(t.Context(), "", parts...); err != nil {
+			if err := w.Answer(t.Context(), nil, parts...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,7 +74,7 @@ func TestLinesAreNeverTorn(t *testing.T) {
 			all.Go(func() {
 				for n := range each {
 					body := strings.Repeat(string(rune('a'+c%26)), (c*each+n)*7919%90_000)
-					if err := w.Answer(t.Context(), "", fmt.Appendf(nil, "%d %d ", c, n), []byte(body)); err != nil {
+					if err := w.Answer(t.Context(), nil, fmt.Appendf(nil, "%d %d ", c, n), []byte(body)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -139,7 +139,7 @@ func TestHostThatLeaves(t *testing.T) {
 		fill(t, w)
 		ended := make(chan error, 2)
 		go func() { ended <- w.Run(t.Context()) }()
-		go func() { ended <- w.Answer(t.Context(), "", []byte("waits")) }()
+		go func() { ended <- w.Answer(t.Context(), nil, []byte("waits")) }()
 		eventually(t, "an answer waits", func() bool { return waiting(w) == 1 })
 		r.Close()
 		for range 2 {
@@ -148,7 +148,7 @@ func TestHostThatLeaves(t *testing.T) {
 			}
 		}
 		receive(t, w.Done())
-		if err := w.Answer(t.Context(), "", nil); err == nil || err != w.Err() {
+		if err := w.Answer(t.Context(), nil, nil); err == nil || err != w.Err() {
 			t.Errorf("afterwards: %v", err)
 		}
 		w.Notify("", []byte("x"))
@@ -162,7 +162,7 @@ func TestHostThatLeftBefore(t *testing.T) {
 	eachPipe(t, func(t *testing.T, r, f *os.File) {
 		w := NewWriter(f, WriterOptions{})
 		r.Close()
-		if err := w.Answer(t.Context(), "", []byte("x")); !errors.Is(err, unix.EPIPE) {
+		if err := w.Answer(t.Context(), nil, []byte("x")); !errors.Is(err, unix.EPIPE) {
 			t.Errorf("got %v", err)
 		}
 		receive(t, w.Done())
@@ -212,7 +212,7 @@ func TestOtherFileUnderTheDescriptor(t *testing.T) {
 				_, f := from.make(t)
 				r, other := to.make(t)
 				w := NewWriter(f, WriterOptions{})
-				if err := w.Answer(t.Context(), "", []byte("old")); err != nil {
+				if err := w.Answer(t.Context(), nil, []byte("old")); err != nil {
 					t.Fatal(err)
 				}
 				control(t, f, func(to int) {
@@ -241,7 +241,7 @@ func TestPipeOfAnOldSystem(t *testing.T) {
 	big := fill(t, w)
 	stop := run(t, w)
 	got := readAll(r)
-	if err := w.Answer(t.Context(), "", []byte("next")); err != nil {
+	if err := w.Answer(t.Context(), nil, []byte("next")); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Flush(t.Context()); err != nil {
@@ -264,7 +264,7 @@ func TestFile(t *testing.T) {
 	closeLater(t, f)
 	w := NewWriter(f, WriterOptions{})
 	big := bytes.Repeat([]byte("x"), 3<<20)
-	if err := errors.Join(w.Answer(t.Context(), "", big), w.Flush(t.Context())); err != nil {
+	if err := errors.Join(w.Answer(t.Context(), nil, big), w.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(name); err != nil || string(b) != string(big)+"\n" {
@@ -292,7 +292,7 @@ func TestNotificationsGoFirstAndAnswersWait(t *testing.T) {
 			t.Errorf("%d dropped, want 2", n)
 		}
 		for n := range 4 { // takes the place of 4 notes
-			if err := w.Answer(t.Context(), "", fmt.Appendf(nil, "answer %d ", n), pad); err != nil {
+			if err := w.Answer(t.Context(), nil, fmt.Appendf(nil, "answer %d ", n), pad); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -300,9 +300,9 @@ func TestNotificationsGoFirstAndAnswersWait(t *testing.T) {
 			t.Errorf("%d dropped, want 6", n)
 		}
 		answered := make(chan error, 2)
-		go func() { answered <- w.Answer(t.Context(), "", []byte("large "), pad, pad) }()
+		go func() { answered <- w.Answer(t.Context(), nil, []byte("large "), pad, pad) }()
 		eventually(t, "the large answer waits", func() bool { return waiting(w) == 1 })
-		go func() { answered <- w.Answer(t.Context(), "", []byte("small")) }()
+		go func() { answered <- w.Answer(t.Context(), nil, []byte("small")) }()
 		eventually(t, "the small answer waits behind it", func() bool { return waiting(w) == 2 })
 		run(t, w)
 		skip(t, in, block)
@@ -349,12 +349,12 @@ func TestAnswerLargerThanTheQueue(t *testing.T) {
 	r, f := newPipe(t)
 	w := NewWriter(f, WriterOptions{Queue: 1000})
 	block := fillExactly(t, w)
-	if err := w.Answer(t.Context(), "", []byte("first")); err != nil {
+	if err := w.Answer(t.Context(), nil, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
 	big := strings.Repeat("x", 1<<20)
 	answered := make(chan error, 1)
-	go func() { answered <- w.Answer(t.Context(), "", []byte(big)) }()
+	go func() { answered <- w.Answer(t.Context(), nil, []byte(big)) }()
 	eventually(t, "it waits", func() bool { return waiting(w) == 1 })
 	run(t, w)
 	in := bufio.NewReader(r)
@@ -375,13 +375,13 @@ func TestAnswerThatGivesUp(t *testing.T) {
 	r, f := newPipe(t)
 	w := NewWriter(f, WriterOptions{Queue: 2000})
 	block := fillExactly(t, w)
-	w.Answer(t.Context(), "", []byte("first"))
+	w.Answer(t.Context(), nil, []byte("first"))
 	cause := errors.New("nobody wants it")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	answered, behind := make(chan error, 1), make(chan error, 1)
-	go func() { answered <- w.Answer(ctx, "", make([]byte, 5000)) }()
+	go func() { answered <- w.Answer(ctx, nil, make([]byte, 5000)) }()
 	eventually(t, "it waits", func() bool { return waiting(w) == 1 })
-	go func() { behind <- w.Answer(t.Context(), "", []byte("second")) }()
+	go func() { behind <- w.Answer(t.Context(), nil, []byte("second")) }()
 	eventually(t, "another waits", func() bool { return waiting(w) == 2 })
 	cancel(cause)
 	if err := receive(t, answered); !errors.Is(err, cause) {
@@ -400,32 +400,55 @@ func TestAnswerThatGivesUp(t *testing.T) {
 	}
 }
 
-func TestCoalescing(t *testing.T) {
+// As long as there is room every notification is written, whatever its key.
+func TestNothingIsCoalescedWhileThereIsRoom(t *testing.T) {
 	t.Parallel()
 	r, f := newPipe(t)
 	w := NewWriter(f, WriterOptions{})
 	block := fillExactly(t, w)
-	w.Notify("a", []byte("a 1")) // found no room: may still be replaced
-	w.Notify("b", []byte("b 1"))
-	w.Notify("", []byte("c"))
-	w.Notify("d", []byte("d 1"))
-	w.Notify("e", []byte("e 1"))
-	w.Notify("", []byte("f"))
-	w.Notify("b", []byte("b 2"))
-	w.Notify("a", []byte("a 2"))
-	w.Drop("d")
-	w.Drop("nothing")
-	if err := w.Answer(t.Context(), "e", []byte("answer")); err != nil {
-		t.Fatal(err)
-	}
-	w.Notify("d", []byte("d 2"))
-	if w.Dropped() != 0 {
-		t.Errorf("%d count as dropped", w.Dropped())
+	var want []string
+	for n := range 1000 {
+		want = append(want, fmt.Sprintf("%c %d", 'a'+n%3, n))
+		w.Notify(want[n][:1], []byte(want[n]))
 	}
 	run(t, w)
 	in := bufio.NewReader(r)
 	skip(t, in, block)
-	for _, want := range []string{"a 2", "b 2", "c", "f", "answer", "d 2"} {
+	for _, line := range want {
+		if got := readLine(t, in); got != line {
+			t.Fatalf("got %q, want %q", got, line)
+		}
+	}
+}
+
+// What a newer notification of its key made stale goes first, then the oldest.
+func TestCoalescing(t *testing.T) {
+	t.Parallel()
+	r, f := newPipe(t)
+	w := NewWriter(f, WriterOptions{Queue: 8 * (lineCost + 4)}) // 8 lines of 3 bytes
+	block := fillExactly(t, w)
+	for _, note := range []string{"a 1", "b 1", "- 1", "a 2", "b 2", "a 3", "- 2", "d 1"} {
+		w.Notify(strings.Trim(note[:1], "-"), []byte(note))
+	}
+	w.Notify("d", []byte("d 2")) // d 1 is stale too, but a 1 is older
+	if err := w.Answer(t.Context(), nil, []byte("yes")); err != nil {
+		t.Fatal(err)
+	}
+	w.Notify("e", []byte("e 1"))
+	w.Notify("a", []byte("a 4"))
+	if w.Dropped() != 0 {
+		t.Errorf("%d count as dropped", w.Dropped())
+	}
+	w.Notify("", []byte("- 3")) // d 1, the last of the stale ones
+	w.Notify("", []byte("- 4")) // the oldest: a 3 is stale by then
+	w.Notify("", []byte("- 5"))
+	if w.Dropped() == 0 {
+		t.Error("none was dropped")
+	}
+	run(t, w)
+	in := bufio.NewReader(r)
+	skip(t, in, block)
+	for _, want := range []string{"- 2", "d 2", "yes", "e 1", "a 4", "- 3", "- 4", "- 5"} {
 		if got := readLine(t, in); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -433,7 +456,7 @@ func TestCoalescing(t *testing.T) {
 	if err := w.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if w.q.cost != 0 || w.q.noteCost != 0 || w.q.answers != 0 || len(w.q.byKey) != 0 || w.q.notes.Len() != 0 {
+	if w.q.cost != 0 || w.q.noteCost != 0 || w.q.answers != 0 || len(w.q.byKey) != 0 || w.q.notes.Len() != 0 || w.q.stale.Len() != 0 {
 		t.Errorf("left in the empty queue: %+v", w.q)
 	}
 }
