@@ -451,3 +451,10 @@ func (r *rig) untilHeard(what string, do func(), match func(bridgetest.HostMessa
 	r.t.Fatalf("the host never heard of %s\n%s", what, r.host.Stderr())
 	return bridgetest.HostMessage{}
 }
+
+// moment lets a little time pass between two looks at something.
+func (r *rig) moment() {
+	ctx, cancel := context.WithTimeout(r.ctx, stepMax/100)
+	defer cancel()
+	_, _ = r.host.WaitMessage(ctx, "nothing", func(bridgetest.HostMessage) bool { return false }) // the time is over, or the host
+}

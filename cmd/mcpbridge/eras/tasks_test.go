@@ -1,0 +1,156 @@
+package eras
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+)
+
+func withTaskTools(t *testing.T, era bridgetest.Era) *bridgetest.Upstream {
+	t.Helper()
+	return startUpstream(t, bridgetest.Options{Era: era, Tasks: true, Tools: serverTools()})
+}
+
+func (r *rig) code(got bridgetest.Reply) int {
+	if got.Error == nil {
+		return 0
+	}
+	return got.Error.Code
+}
+
+// TestTaskDoors: each revision's own rules.
+func TestTaskDoors(t *testing.T) {
+	t.Parallel()
+	for _, era := range bothEras() {
+		up := withTaskTools(t, era)
+		plain := start(t, up, rigOptions{version: modern})
+		for _, m := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			if c := plain.code(plain.call(m, `{"taskId":"x"}`)); c != -32021 {
+				t.Errorf("%s without the extension: %d, want -32021", m, c)
+			}
+		}
+		r := start(t, up, rigOptions{version: modern, capabilities: withTasks(capabilitiesOf(modern))})
+		for _, m := range []string{"tasks/result", "tasks/list"} {
+			if c := r.code(r.call(m, `{"taskId":"x"}`)); c != -32601 {
+				t.Errorf("%s at %s: %d, want -32601", m, modern, c)
+			}
+		}
+		for _, id := range []string{"x", "job_aaaaaaaaaaaaaaaaaaaaaaaaaa"} {
+			if c := r.code(r.call("tasks/get", `{"taskId":"`+id+`"}`)); c != -32602 {
+				t.Errorf("unknown task %s: %d, want -32602", id, c)
+			}
+		}
+		// params.task means nothing there.
+		got := r.call("tools/call", `{"name":"echo","arguments":{"text":"t"},"task":{"ttl":1}}`)
+		want(t, "params.task", r.ok(got), `"complete"`)
+		list := r.ok(r.call("tools/list", ""))
+		wantNot(t, "tools/list", list, "taskSupport")
+		old := start(t, up, rigOptions{version: v2511})
+		tools := old.ok(old.call("tools/list", ""))
+		want(t, "tools/list", tools, `"taskSupport":"optional"`)
+		wantNot(t, "tools/list", tools, `"taskSupport":"required"`)
+		if c := old.code(old.call("tasks/get", `{"taskId":"x"}`)); c != -32602 {
+			t.Errorf("unknown task: %d, want -32602", c)
+		}
+	}
+}
+
+// TestOpenTask: what a task says while it is open.
+func TestOpenTask(t *testing.T) {
+	t.Parallel()
+	r := start(t, withTaskTools(t, bridgetest.Modern), rigOptions{version: modern, capabilities: withTasks(capabilitiesOf(modern))})
+	got := r.ok(r.tool("task_write", `{"key":"open","ms":60000,"on_cancel":"stop"}`))
+	if rawAt([]byte(got), "ttlMs") != "null" || at([]byte(got), "lastUpdatedAt") == "" || at([]byte(got), "status") != "working" {
+		t.Errorf("open task: %s", got)
+	}
+	id := at([]byte(got), "taskId")
+	r.listen(`"t"`, `{"taskIds":["`+id+`","job_aaaaaaaaaaaaaaaaaaaaaaaaaa"]}`)
+	if ack := r.notice("notifications/subscriptions/acknowledged", `"t"`); rawAt(ack.Params, "notifications") != `{"taskIds":["`+id+`"]}` {
+		t.Errorf("acknowledged %s", ack.Params)
+	}
+	r.ok(r.call("tasks/cancel", `{"taskId":"`+id+`"}`))
+	_, err := r.host.WaitMessage(r.step(), "the end of the task", func(m bridgetest.HostMessage) bool {
+		return about("notifications/tasks", `"t"`)(m) && at(m.Params, "status") == "cancelled"
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range r.up.Ledger().Requests("tasks/cancel") {
+		wantNot(t, "tasks/cancel", e.Body+strings.Join(e.Header.Values("Mcp-Name"), ""), id)
+	}
+}
+
+// TestRestartWithATask: the next process goes on polling the server's task, and
+// puts its questions.
+func TestRestartWithATask(t *testing.T) {
+	t.Parallel()
+	for _, p := range []pair{{modern, bridgetest.Modern}, {v2511, bridgetest.Legacy}, {v2511, bridgetest.Modern}, {modern, bridgetest.Legacy}} {
+		for _, kill := range []bool{true, false} {
+			for _, tool := range []string{"task_only", "task_ask"} {
+				if tool == "task_ask" && p.era == bridgetest.Legacy {
+					tool = "task_need"
+				}
+				t.Run(p.String()+", "+tool+map[bool]string{true: ", killed", false: ", left"}[kill], func(t *testing.T) {
+					t.Parallel()
+					o := rigOptions{version: p.version, args: []string{"--answer-within=300ms", "--linger=0"}, noAnswer: !kill}
+					if p.version == modern {
+						o.capabilities = withTasks(capabilitiesOf(modern))
+					}
+					r := start(t, withTaskTools(t, p.era), o)
+					r.ok(r.call("tools/list", "")) // what needs a task is known from there
+					params := bridgetest.ToolParams(tool, `{"key":"again","ms":2500,"effect":true}`)
+					if p.version == v2511 {
+						params = with(params, map[string]any{"task": map[string]any{}})
+					}
+					got := r.ok(r.call("tools/call", params))
+					id := at([]byte(got), "taskId") + at([]byte(got), "task", "taskId")
+					if !strings.HasPrefix(id, "job_") {
+						t.Fatalf("no task: %s", got)
+					}
+					r.seen("a poll", answered("tasks/get"))
+					if !kill {
+						if err := r.host.CloseStdin(); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := r.host.Wait(r.step()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					r.options.noAnswer = false
+					r.restart()
+					if p.version == modern {
+						want(t, "the task", r.taskEnd(id), `"completed"`, `"content"`)
+					} else {
+						want(t, "tasks/result", r.ok(r.call("tasks/result", `{"taskId":"`+id+`"}`)), `"content"`)
+					}
+					n := r.up.Ledger().Effects(tool)
+					if n != 1 || r.count("tools/call") != 1 {
+						t.Errorf("%d effects of %d calls, want 1 of 1", n, r.count("tools/call"))
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestTaskForgotten: a task that the server does not know any more has an end
+// that nobody knows.
+func TestTaskForgotten(t *testing.T) {
+	t.Parallel()
+	for _, era := range bothEras() {
+		r := start(t, withTaskTools(t, era), rigOptions{version: v2511})
+		r.ok(r.call("tools/list", ""))
+		id := r.host.NextID()
+		if err := r.host.Request(id, "tools/call", bridgetest.ToolParams("task_only", `{"key":"gone","ms":60000,"on_cancel":"stop"}`)); err != nil {
+			t.Fatal(err)
+		}
+		r.seen("a poll", answered("tasks/get"))
+		r.up.ForgetTasks()
+		got, err := r.host.WaitReply(r.step(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, era.String(), got.Text(), "OUTCOME UNKNOWN", "does not know its task")
+	}
+}
