@@ -97,7 +97,7 @@ func TestJobTexts(t *testing.T) {
 		if !strings.HasPrefix(text, c.head) {
 			t.Errorf("%s: begins otherwise: %s", j.State, text)
 		}
-		for _, want := range append(c.holds, string(j.Handle), "crm", "90 s ") {
+		for _, want := range append(c.holds, string(j.Handle), "crm", "90 s") {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: lacks %q: %s", j.State, want, text)
 			}

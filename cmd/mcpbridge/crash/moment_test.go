@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/jobs"
 )
+
+// momentLimit bounds all the kills of one test.
+const momentLimit = 5 * time.Minute
 
 // TestKilledAtAnyMoment kills at moments that nobody chose, and holds what is
 // told against the ledger: whatever happened, the same call acts once more only
@@ -27,6 +31,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(s, uint64(boolInt(split))))
 			w := newCalls(t)
+			ctx, cancel := context.WithTimeout(t.Context(), momentLimit)
+			defer cancel()
+			w.ctx = ctx
 			seen := map[word]int{}
 			for i := range times {
 				seen[w.killOnce(t, r, split, fmt.Sprintf("m%d", i))]++
