@@ -39,6 +39,9 @@ type Bridge struct {
 	hostLeft atomic.Bool  // nothing that is written now can be told
 	leaving  atomic.Bool  // this process ends
 
+	notices *lane // notifications of the host, in their order
+	asking  quota // questions that the server put on no answer's stream
+
 	desk   *desk   // questions that wait for an answer
 	levels *levels // of logging, in legacy sessions of modern hosts
 
@@ -65,6 +68,9 @@ func New(cfg Config) (*Bridge, error) {
 		desk:     newDesk(),
 		levels:   newLevels(),
 	}
+	b.notices = newLane(1, maxNotices, func(n int64) {
+		b.cfg.Log.Warn("the server takes the host's notifications too slowly: some were dropped", "dropped", n)
+	})
 	b.policy.Retries = cfg.Retries
 	b.life, b.end = context.WithCancelCause(context.Background())
 	b.access = newAccess(&b.cfg)
@@ -99,6 +105,9 @@ const (
 	parentCheck = time.Second
 	lineSilence = 5 * time.Second // no line for so long, and another parent: the host is gone
 )
+
+// maxNotices bounds the notifications of the host that wait to be sent.
+const maxNotices = 256
 
 // Run serves the host until it is gone: its end of stdin, a failed write to
 // stdout, a signal (the end of ctx), or its process that vanished. It returns
@@ -258,6 +267,7 @@ func (b *Bridge) drained(ctx context.Context, out *stdio.Writer) *ending {
 func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
 	b.leaving.Store(true)
 	b.host.leave(how)
+	b.notices.close()
 	limit := goodbye
 	if how.why == "a signal asked to leave" {
 		limit = quickEnd
@@ -274,6 +284,7 @@ func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
 			b.link.close(ctx, b.keeper.resumable())
 		}
 		b.offers.close()
+		b.notices.wait()
 		b.host.work.Wait()
 		<-flushed
 	}()
@@ -311,7 +322,7 @@ func (b *Bridge) untrack(id int64) {
 }
 
 // forwardNotification sends a notification of the host upstream, between peers
-// of the same era only.
+// of the same era only, one after the other.
 func (b *Bridge) forwardNotification(p *profile, m *jsonrpc.Message) {
 	if b.link == nil {
 		return
@@ -321,13 +332,23 @@ func (b *Bridge) forwardNotification(p *profile, m *jsonrpc.Message) {
 		b.dropped.Add(1)
 		return
 	}
-	b.host.work.Go(func() {
+	if !b.holds(len(m.Raw)) {
+		b.dropped.Add(1)
+		b.cfg.Log.Warn("a notification of the host was dropped: --max-memory is in use", "method", m.Method, "bytes", len(m.Raw))
+		return
+	}
+	sent := b.notices.do(func() {
+		defer b.lets(len(m.Raw))
 		ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
 		defer cancel()
 		if err := up.notify(ctx, p, m); err != nil {
 			b.cfg.Log.Warn("a notification of the host was not taken", "error", err)
 		}
 	})
+	if !sent {
+		b.lets(len(m.Raw))
+		b.dropped.Add(1)
+	}
 }
 
 // The bridge as a feed: what the upstream says outside the answer to a request.
@@ -378,7 +399,7 @@ func (b *Bridge) request(m *jsonrpc.Message, respond func(result, rpcError []byt
 	if p == nil {
 		p = &profile{era: modernEra}
 	}
-	b.answerQuestion(b.life, nil, p, m, respond)
+	b.answerQuestion(b.life, nil, &b.asking, p, m, respond)
 }
 
 // connected is told about each new connection.

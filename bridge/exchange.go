@@ -55,6 +55,7 @@ type exchange struct {
 	job      journaled
 	rounds   rounds
 	refusal  refusal
+	asking   quota // questions of the server that are open
 }
 
 // newExchange makes the exchange of request m.

@@ -34,7 +34,8 @@ type host struct {
 	initialized bool     // notifications/initialized has come
 	level       string   // logging/setLevel, "" if never set
 	recent      *profile // of the last modern request
-	leaving     bool
+	leaving     bool     // no more requests are taken
+	over        bool     // nothing is begun any more
 }
 
 func newHost(b *Bridge, out *stdio.Writer) *host {
@@ -270,6 +271,18 @@ func (h *host) free(x *exchange) {
 	}
 }
 
+// spawn runs f beside the exchanges, and reports whether it does: not when the
+// bridge leaves.
+func (h *host) spawn(f func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return false
+	}
+	h.work.Go(f)
+	return true
+}
+
 // profileOf is the profile under which a message of the host is served.
 func (h *host) profileOf(m *jsonrpc.Message) *profile {
 	if p := modernProfile(m); p != nil {
@@ -370,7 +383,7 @@ func (h *host) tell(parts ...[]byte) {
 // leave takes no more requests and cancels what is open.
 func (h *host) leave(e *ending) {
 	h.mu.Lock()
-	h.leaving = true
+	h.leaving, h.over = true, true
 	open := make([]*exchange, 0, len(h.inFlight))
 	for _, x := range h.inFlight {
 		open = append(open, x)

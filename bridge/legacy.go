@@ -33,8 +33,22 @@ type legacy struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by profile key
 	closed   bool
-	work     sync.WaitGroup // GET streams and posts nobody waits for
+	work     sync.WaitGroup // GET streams
+
+	pings   *lane // answers to pings of the server
+	answers *lane // to its other requests
+	notices *lane // of ours
 }
+
+// Posts that nobody waits for. A server that pings faster than it takes the
+// answers is answered in its own time, and not for every ping.
+const (
+	maxPosts   = 8 // of one kind under way
+	roomPings  = 64
+	roomPosts  = 256
+	fullOfPing = "the server pings faster than it takes answers: some are not answered"
+	fullOfPost = "the server takes messages too slowly: some were dropped"
+)
 
 // A feed takes what an upstream says outside the answer to a request.
 type feed interface {
@@ -73,9 +87,19 @@ const (
 )
 
 func newLegacy(life context.Context, e *endpoint, newID func() int64, f feed) *legacy {
-	return &legacy{endpoint: e, log: e.log, life: life, newID: newID, feed: f,
+	u := &legacy{endpoint: e, log: e.log, life: life, newID: newID, feed: f,
 		sessions: map[string]*session{}}
+	full := func(text string) func(int64) {
+		return func(n int64) { u.log.Warn(text, "messages", n) }
+	}
+	u.pings = newLane(1, roomPings, full(fullOfPing))
+	u.answers = newLane(maxPosts, roomPosts, full(fullOfPost))
+	u.notices = newLane(maxPosts, roomPosts, full(fullOfPost))
+	return u
 }
+
+// lanes are the posts that nobody waits for.
+func (u *legacy) lanes() []*lane { return []*lane{u.pings, u.answers, u.notices} }
 
 func (u *legacy) era() era { return legacyEra }
 
@@ -345,8 +369,12 @@ type sessionSink struct {
 
 func (s *sessionSink) request(m *jsonrpc.Message, _ func(_, _ []byte)) {
 	id := slices.Clone(m.Bytes(m.ID))
+	on := s.upstream.answers
+	if m.Method == "ping" {
+		on = s.upstream.pings
+	}
 	s.sink.request(m, func(result, rpcError []byte) {
-		s.upstream.postLater(s.session, responseBody(id, result, rpcError))
+		s.upstream.postLater(on, s.session, responseBody(id, result, rpcError))
 	})
 }
 
@@ -373,13 +401,8 @@ func (s *sessionSink) heardID(id string) {
 }
 
 // postLater posts without making anybody wait.
-func (u *legacy) postLater(s *session, body []byte) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		return
-	}
-	u.work.Go(func() {
+func (u *legacy) postLater(on *lane, s *session, body []byte) {
+	on.do(func() {
 		ctx, cancel := context.WithTimeout(u.life, noticeTimeout)
 		defer cancel()
 		if err := u.post(ctx, s, body); err != nil {
@@ -403,7 +426,7 @@ func (u *legacy) cancel(d *delivery, reason string) {
 	if d.session == nil || d.method == "initialize" {
 		return
 	}
-	u.postLater(d.session, concat(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`, idJSON(d.id), `,"reason":`, quote(reason), `}}`))
+	u.postLater(u.notices, d.session, concat(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`, idJSON(d.id), `,"reason":`, quote(reason), `}}`))
 }
 
 // restore tells a new session what the one before it knew.
@@ -459,6 +482,9 @@ func (u *legacy) close(ctx context.Context) {
 		s.cancel()
 	}
 	u.mu.Unlock()
+	for _, l := range u.lanes() {
+		l.close()
+	}
 	var wg sync.WaitGroup
 	for _, s := range open {
 		if s.id == "" || u.endpoint.keepSessions.Load() {
@@ -473,6 +499,9 @@ func (u *legacy) close(ctx context.Context) {
 	}
 	wg.Wait()
 	u.work.Wait()
+	for _, l := range u.lanes() {
+		l.wait()
+	}
 }
 
 // isModernError reports whether a JSON-RPC error code is one that only a

@@ -137,12 +137,17 @@ func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []b
 	}
 	params := x.fitQuestion(m.Method, unrelated(bytes.Clone(m.Bytes(m.Params))))
 	if !x.askable() || !x.profile.accepts(m.Method, params) {
-		x.bridge.answerQuestion(x.ctx, x.clock, x.profile, m, respond)
+		x.bridge.answerQuestion(x.ctx, x.clock, &x.asking, x.profile, m, respond)
 		return
 	}
 	method := m.Method
+	if !x.bridge.mayAsk(&x.asking, method) {
+		respond(x.bridge.defaultAnswer(method))
+		return
+	}
 	ctx, done := x.bridge.askedUnder(x.ctx, m.Bytes(m.ID))
-	x.host.work.Go(func() {
+	asking := x.host.spawn(func() {
+		defer x.asking.give()
 		defer done()
 		result, rpcError, err := x.askRound(ctx, method, params)
 		switch {
@@ -153,6 +158,20 @@ func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []b
 		}
 		respond(x.olderAnswer(method, result), rpcError)
 	})
+	if !asking { // the bridge leaves, and this exchange with it
+		done()
+		x.asking.give()
+	}
+}
+
+// mayAsk reports whether the server may have one more question open where q
+// counts them. What is more is answered at once, as if nobody could be asked.
+func (b *Bridge) mayAsk(q *quota, method string) bool {
+	turned := q.take(maxQuestions)
+	if turned > 0 && isNews(turned) {
+		b.cfg.Log.Warn("the server asks too much at once: not every question is put to the host", "method", method, "open", maxQuestions, "not put", turned)
+	}
+	return turned == 0
 }
 
 // askable reports whether a question may come with the answer to this request:
@@ -176,14 +195,15 @@ func unrelated(params []byte) []byte {
 
 // answerQuestion answers a request of a legacy server: by a legacy host where
 // it declared the kind, or the bridge does not know it, else at once.
-func (b *Bridge) answerQuestion(ctx context.Context, c *clock, p *profile, m *jsonrpc.Message, respond func(result, rpcError []byte)) {
+func (b *Bridge) answerQuestion(ctx context.Context, c *clock, q *quota, p *profile, m *jsonrpc.Message, respond func(result, rpcError []byte)) {
 	method, params := m.Method, bytes.Clone(m.Bytes(m.Params))
-	if _, known := questionKind(method); method == "ping" || p.era != legacyEra || known && !p.accepts(method, params) {
+	if _, known := questionKind(method); method == "ping" || p.era != legacyEra || known && !p.accepts(method, params) || !b.mayAsk(q, method) {
 		respond(b.defaultAnswer(method))
 		return
 	}
 	ctx, done := b.askedUnder(ctx, m.Bytes(m.ID))
-	b.host.work.Go(func() {
+	asking := b.host.spawn(func() {
+		defer q.give()
 		defer done()
 		if c != nil {
 			c.stand()
@@ -198,6 +218,10 @@ func (b *Bridge) answerQuestion(ctx context.Context, c *clock, p *profile, m *js
 		}
 		respond(result, rpcError)
 	})
+	if !asking {
+		done()
+		q.give()
+	}
 }
 
 // questionKind is the client capability that a server's request needs; unknown
