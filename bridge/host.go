@@ -13,9 +13,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
 
-// maxInFlight bounds the requests of the host that are open at once;
-// subscriptions are not counted.
-const maxInFlight = 1024
+// Bounds of the requests of the host that are open at once; subscriptions are
+// not counted. A ping, which a host may take for a sign of life, is answered past
+// the bound as well.
+const (
+	maxInFlight = 1024
+	extraPings  = 64
+)
 
 // A host is the program on our stdin, in whichever dialect it speaks: the
 // dialect is decided for each message.
@@ -214,7 +218,10 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 		x.reject(code, why, data)
 		return
 	}
-	counted := m.Method != "subscriptions/listen"
+	counted, most := m.Method != "subscriptions/listen", maxInFlight
+	if m.Method == "ping" {
+		most += extraPings
+	}
 	h.mu.Lock()
 	switch {
 	case h.inFlight[x.key] != nil:
@@ -225,7 +232,7 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 			b.less()
 		}
 		return
-	case counted && h.counted >= maxInFlight:
+	case counted && h.counted >= most:
 		h.mu.Unlock()
 		x.reject(codeOverloaded, fmt.Sprintf("%d requests are in flight already: wait for some of them to end", maxInFlight), nil)
 		return

@@ -76,7 +76,9 @@ func (b *Bridge) passLog(m *jsonrpc.Message) {
 		b.host.out.Notify("", bytes.Clone(m.Raw))
 		return
 	}
-	b.host.tell(bytes.Clone(m.Raw))
+	if b.host.hears(m) {
+		b.host.tell(bytes.Clone(m.Raw))
+	}
 }
 
 // wantsLog reports whether an open request of a modern host asked for m.

@@ -76,10 +76,19 @@ func (x *exchange) passLog(m *jsonrpc.Message) {
 	if x.closed {
 		return
 	}
-	if x.profile.era == modernEra && !x.atLevel(m) {
+	if x.profile.era == modernEra && !x.atLevel(m) || x.profile.era == legacyEra && !x.host.hears(m) {
 		return
 	}
 	x.host.out.Notify("", m.Raw)
+}
+
+// hears reports whether a log message reaches the level that a legacy host set,
+// also where its server has not been told of it yet.
+func (h *host) hears(m *jsonrpc.Message) bool {
+	least, set := levelRank(h.wantedLevel())
+	name, _ := jsonrpc.String(m.Field(jsonrpc.Level))
+	rank, known := levelRank(name)
+	return !set || !known || rank >= least
 }
 
 // atLevel reports whether a log message reaches the level of this request. A
