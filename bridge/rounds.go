@@ -208,12 +208,24 @@ func (x *exchange) completeElicitation() {
 	}
 }
 
-// putQuestions puts the open questions of a job to a host that asks for it, and
-// hands the answers to whoever makes the job's delivery.
+// putQuestions puts the open questions of a job to a host that asks for it, those
+// too that come when the first are answered.
 func (k *keeper) putQuestions(x *exchange, job jobs.Job) jobs.Job {
-	if job.State != jobs.InputRequired || x.profile.era != legacyEra {
-		return job
+	for range maxRounds {
+		if job.State != jobs.InputRequired || x.profile.era != legacyEra {
+			return job
+		}
+		before := job.Seen()
+		if job = k.putOpen(x, job); job.Seen() == before {
+			return job
+		}
 	}
+	return job
+}
+
+// putOpen puts the questions that are open now, and hands the answers to whoever
+// makes the job's delivery.
+func (k *keeper) putOpen(x *exchange, job jobs.Job) jobs.Job {
 	put := 0
 	for _, q := range job.Questions {
 		method, _ := jsonrpc.String(jsonrpc.Get(q.Request, "method"))

@@ -250,7 +250,10 @@ func (k *keeper) noteRead(job *jobs.Job, d door) {
 // returns exactly what the call would have returned, with the task named.
 func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 	for job.State == jobs.Working || job.State == jobs.InputRequired {
-		job = k.putQuestions(x, job)
+		before := job.Seen()
+		if job = k.putQuestions(x, job); job.Seen() != before {
+			continue
+		}
 		latest, err := k.journal.Wait(x.ctx, job.Handle, job.Seen())
 		if err != nil {
 			return // cancelled, or the bridge leaves

@@ -247,9 +247,22 @@ func (r *rig) call(method, params string) bridgetest.Reply {
 	r.t.Helper()
 	got, err := r.host.Call(r.step(), method, params)
 	if err != nil {
-		r.t.Fatalf("%s: %v\n%s", method, err, r.host.Stderr())
+		r.t.Fatalf("%s: %v\n%s%s", method, err, r.arrived(), r.host.Stderr())
 	}
 	return got
+}
+
+// arrived is what the server saw last, for people.
+func (r *rig) arrived() string {
+	if r.up == nil {
+		return ""
+	}
+	var b strings.Builder
+	all := r.up.Ledger().Entries()
+	for _, e := range all[max(0, len(all)-40):] {
+		fmt.Fprintf(&b, "%s %s %s %d %.300s\n", e.HTTP, e.Method, e.ID, e.Status, e.Body)
+	}
+	return b.String()
 }
 
 // step is a context for one step.
