@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
@@ -61,6 +62,30 @@ func (x *exchange) setTool(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.toolName = name
+}
+
+// notSent is the verdict about a request that the bridge itself kept back.
+func (x *exchange) notSent(why string) *classify.Verdict {
+	x.evidence.setBy(byBridge)
+	return &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None, Why: why}
+}
+
+// overloaded refuses a request that the bridge has no room for.
+func (x *exchange) overloaded(known, next string) {
+	defer x.cancel(nil)
+	v := x.notSent(known)
+	if x.method != "tools/call" {
+		x.answerOurs([][]byte{rpcErrorLine(x.id, codeOverloaded, known+": "+next, x.errorData(v))}, v)
+		return
+	}
+	name, _ := jsonrpc.String(x.msg.Field(jsonrpc.Name))
+	x.setTool(name)
+	x.answerOurs(x.toolText(note{
+		head:  "NOT SENT",
+		what:  fmt.Sprintf("%s was not sent to server %s: mcpbridge has as much to do as it can (%d overloaded)", x.subject(), x.bridge.cfg.Server, codeOverloaded),
+		known: known + "; nothing was executed",
+		next:  next,
+	}, v), v)
 }
 
 // refusedByConfig says why configuration does not let this call out.

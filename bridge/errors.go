@@ -26,6 +26,9 @@ const (
 	codeTimedOut     = -31010
 )
 
+// bridgeCode reports whether a code is one of the bridge's own.
+func bridgeCode(code int) bool { return code <= codeUnreachable && code >= codeTimedOut }
+
 // rpcErrorLine is a JSON-RPC error response. data is JSON, nil for none.
 func rpcErrorLine(id []byte, code int, message string, data []byte) []byte {
 	if len(id) == 0 {

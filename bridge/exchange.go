@@ -135,7 +135,7 @@ func (x *exchange) run() {
 func (x *exchange) forward() {
 	x.prepareCall()
 	if why := x.refusedByConfig(); why != "" {
-		x.answerText(x.notOffered(why))
+		x.answerOurs(x.notOffered(why), x.notSent(why))
 		return
 	}
 	sent := x.bridge.keeper.begin(x)
@@ -412,6 +412,9 @@ func (x *exchange) tell(r *reply) bool {
 		return false
 	}
 	written := x.writeLent(r.share(), parts) // it may wait for the host longer than x
+	if !written {
+		x.evidence.setBy(byHost)
+	}
 	x.bridge.record(x, &r.verdict, "exchange")
 	return written
 }
@@ -460,20 +463,41 @@ func (x *exchange) writeLent(release func(), parts [][]byte) bool {
 	return true
 }
 
-// reject answers a request that never got into flight.
+// reject answers a request with an error of the bridge's; nothing was sent for
+// it. data is JSON; nil is the verdict where the code is one of the bridge's own.
 func (x *exchange) reject(code int, why string, data []byte) {
 	defer x.cancel(nil)
-	if x.close() {
-		x.write([][]byte{rpcErrorLine(x.id, code, why, data)})
+	v := x.notSent(why)
+	if data == nil && bridgeCode(code) {
+		data = x.errorData(v)
 	}
+	if !bridgeCode(code) {
+		v.Layer, v.Outcome = classify.Protocol, classify.JSONRPCError
+		v.RPCError = &classify.RPCError{Code: int64(code), Message: why}
+	}
+	x.answerOurs([][]byte{rpcErrorLine(x.id, code, why, data)}, v)
 }
 
 // answerText ends the exchange with an answer of our own that no delivery
 // stands behind.
 func (x *exchange) answerText(parts [][]byte) {
-	if x.close() {
-		x.write(parts)
+	v := &classify.Verdict{Layer: classify.Application, Outcome: classify.Result, Effect: classify.None, ResultType: "complete"}
+	if x.method == "tools/call" { // of a tool of the bridge's own, or about a job
+		v.Outcome = classify.ToolSuccess
 	}
+	x.evidence.setBy(byBridge)
+	x.answerOurs(parts, v)
+}
+
+// answerOurs is answerText with a verdict.
+func (x *exchange) answerOurs(parts [][]byte, v *classify.Verdict) {
+	if !x.close() {
+		return
+	}
+	if !x.write(parts) {
+		x.evidence.setBy(byHost)
+	}
+	x.bridge.writeRecord(x, v, "exchange")
 }
 
 // cancelledByHost takes notifications/cancelled: nothing more is sent for this

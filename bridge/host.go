@@ -233,8 +233,9 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 		}
 		return
 	case counted && h.counted >= most:
+		known := h.busyLocked()
 		h.mu.Unlock()
-		x.reject(codeOverloaded, fmt.Sprintf("%d requests are in flight already: wait for some of them to end", maxInFlight), nil)
+		x.overloaded(known, "wait until some of them have ended, then call again")
 		return
 	case h.leaving:
 		h.mu.Unlock()
@@ -242,7 +243,7 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 		return
 	case !h.bridge.holds(len(m.Raw)):
 		h.mu.Unlock()
-		x.reject(codeOverloaded, fmt.Sprintf("there is no room for %d more bytes: wait for other requests to end, or raise --max-memory", len(m.Raw)), nil)
+		x.overloaded(fmt.Sprintf("there is no room for %d more bytes at the moment", len(m.Raw)), "wait until other requests have ended, or raise --max-memory")
 		return
 	}
 	h.inFlight[x.key] = x
@@ -254,6 +255,29 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 		x.run()
 	})
 	h.mu.Unlock()
+}
+
+// busyLocked says what is in flight; h.mu is held. A call that was answered with
+// its handle counts until its delivery ends: a host that is told of handles at
+// once could open any number of connections otherwise.
+func (h *host) busyLocked() string {
+	waiting := 0
+	for _, x := range h.inFlight {
+		if x.method != "subscriptions/listen" {
+			waiting++
+		}
+	}
+	return fmt.Sprintf("%d requests are in flight already, %d of which have had a handle for an answer and go on",
+		h.counted, max(0, h.counted-waiting))
+}
+
+// handOver lets the id of x stand for another exchange.
+func (h *host) handOver(x, to *exchange) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.inFlight[x.key] == x {
+		h.inFlight[x.key] = to
+	}
 }
 
 func (h *host) finished(x *exchange, counted bool) {

@@ -203,7 +203,7 @@ func (k *keeper) answerHeld(x *exchange, b jobs.Begun) {
 	if k.askForJob(x, &job) {
 		return
 	}
-	x.answerText(x.handleAnswer(&job, true, k.waysOut(&job, b)))
+	k.answerOpen(x, &job, k.waysOut(&job, b))
 }
 
 // waysOut says how a call that is held back can be sent after all.
@@ -227,6 +227,16 @@ func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) {
 		k.written(untold{handle: job.Handle, asked: true})
 	}
 	x.recordHeld(job, deduplicated)
+}
+
+// answerOpen answers a call that is held back with the handle of the job that
+// has not ended.
+func (k *keeper) answerOpen(x *exchange, job *jobs.Job, more string) {
+	if !x.close() {
+		return
+	}
+	x.write(x.handleAnswer(job, true, more))
+	x.recordHeld(job, true)
 }
 
 // endParts is the answer about a settled job: its result exactly as upstream
@@ -269,27 +279,27 @@ func (x *exchange) largeAnswer(job *jobs.Job, size int64, deduplicated bool) [][
 		size, jobTool, job.Handle, job.Handle))
 }
 
+// keyUsed is why a call with a key conflict is not sent.
+const keyUsed = "the idempotency key was used before with other arguments"
+
 // keyConflict refuses a key that was used with other arguments.
 func (x *exchange) keyConflict(job *jobs.Job) [][]byte {
-	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None,
-		Why: "the idempotency key was used before with other arguments"}
 	return x.toolText(note{
 		head:  "NOT SENT",
 		what:  fmt.Sprintf("the idempotency key of this call of %q to server %s was used before, with other arguments (%d key conflict)", cut(x.toolName, 80), x.bridge.cfg.Server, codeKeyConflict),
 		known: "nothing was sent; the earlier call is " + string(job.Handle),
 		next:  fmt.Sprintf("look at it with %s, or call again with a new key", jobTool),
-	}, v)
+	}, x.notSent(keyUsed))
 }
 
 // notJournaled refuses a call that would have to be journaled and cannot be.
 func (x *exchange) notJournaled(err error) [][]byte {
-	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None, Why: "journal unavailable: " + err.Error()}
 	return x.toolText(note{
 		head:  "NOT SENT",
 		what:  fmt.Sprintf("%s to server %s must be noted in the journal before it is sent, and that is not possible (%d journal unavailable)", x.subject(), x.bridge.cfg.Server, codeJournal),
 		known: cut(err.Error(), 300) + "; nothing was executed",
 		next:  "tell the user to free the journal (disk space, permissions, another process that holds it), then call again; --journal try sends such calls unprotected",
-	}, v)
+	}, x.notSent("journal unavailable: "+err.Error()))
 }
 
 // jobOf is the job of x as the journal has it, if its outcome is unknown: what
@@ -344,5 +354,33 @@ func (x *exchange) recordHeld(job *jobs.Job, deduplicated bool) {
 	x.mu.Lock()
 	x.job.handle, x.job.deduplicated = job.Handle, deduplicated
 	x.mu.Unlock()
-	x.bridge.record(x, nil, "exchange")
+	x.evidence.setBy(byBridge)
+	if deduplicated {
+		x.evidence.retried(hostOrigin)
+	}
+	x.bridge.writeRecord(x, heldVerdict(job), "exchange")
+}
+
+// heldVerdict is what a record says of a call that was answered from a job: how
+// that job stands. Nothing was sent for the call itself.
+func heldVerdict(job *jobs.Job) *classify.Verdict {
+	v := &classify.Verdict{Layer: classify.Application, Outcome: classify.ToolSuccess, Effect: classify.Possible, ResultType: "complete"}
+	switch {
+	case job.State == jobs.Completed:
+		v.Effect = classify.Reported
+	case job.Evidence == jobs.RPCError:
+		v.Layer, v.Outcome = classify.Protocol, classify.JSONRPCError
+	case job.State == jobs.InputRequired:
+		v.Layer, v.Outcome, v.ResultType = classify.Interaction, classify.InputRequired, ""
+	case job.Evidence == jobs.NotSent:
+		v.Layer, v.Outcome, v.ResultType = classify.Transport, classify.Unreachable, ""
+	case job.State == jobs.Working || job.Evidence == "timeout":
+		v.Layer, v.Outcome, v.ResultType = classify.Transport, classify.TimedOut, ""
+	default:
+		v.Layer, v.Outcome, v.ResultType = classify.Transport, classify.StreamIncomplete, ""
+	}
+	if job.Effect == jobs.None && job.State.Settled() {
+		v.Effect = classify.None
+	}
+	return v
 }

@@ -155,7 +155,7 @@ func (k *keeper) begin(x *exchange) bool {
 	var unavailable *store.UnavailableError
 	switch {
 	case errors.Is(err, jobs.ErrKeyConflict):
-		x.answerText(x.keyConflict(&b.Job))
+		x.answerOurs(x.keyConflict(&b.Job), x.notSent(keyUsed))
 		return false
 	case err != nil && choice == JournalTry && (errors.As(err, &unavailable) || errors.Is(err, store.ErrUncertain)):
 		x.job.unprotected = err.Error()
@@ -163,7 +163,7 @@ func (k *keeper) begin(x *exchange) bool {
 		k.bridge.cfg.Log.Warn("call is not journaled", "tool", x.toolName, "error", err)
 		return true
 	case err != nil:
-		x.answerText(x.notJournaled(err))
+		x.answerOurs(x.notJournaled(err), x.notSent("journal unavailable"))
 		return false
 	case b.Hold != jobs.NotHeld:
 		k.bridge.counters.Deduplicated(x.counterName())
@@ -498,7 +498,7 @@ func (k *keeper) repeatOfRead(x *exchange) bool {
 		return true
 	}
 	k.bridge.counters.Deduplicated(x.counterName())
-	x.answerText(x.handleAnswer(&job, true, ""))
+	k.answerOpen(x, &job, "")
 	return false
 }
 

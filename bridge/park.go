@@ -293,9 +293,7 @@ func (x *exchange) nextOurRound() bool {
 }
 
 func (x *exchange) refuseRound(why string) {
-	if x.close() {
-		x.write([][]byte{rpcErrorLine(x.id, codeInvalidParams, "params.requestState cannot be used: "+why+"; nothing was sent", nil)})
-	}
+	x.reject(codeInvalidParams, "params.requestState cannot be used: "+why+"; nothing was sent", nil)
 }
 
 // joinRound hands the answers over and lets this request have what comes next.
@@ -352,6 +350,7 @@ func (x *exchange) takeOver(first *exchange, round int) (done <-chan struct{}, w
 	first.progress = progressMark{}
 	x.heir = first
 	x.closeLocked()
+	x.host.handOver(x, first)
 	return first.answered, ""
 }
 

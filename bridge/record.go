@@ -29,8 +29,11 @@ type evidence struct {
 	version     string // of the upstream
 }
 
-// Who made a further delivery.
-const decisionOrigin = "bridge"
+// Who made a further delivery, or wanted one.
+const (
+	decisionOrigin = "bridge"
+	hostOrigin     = "host"
+)
 
 // maxStatuses bounds how many statuses of one exchange are recorded.
 const maxStatuses = 32
@@ -147,11 +150,16 @@ func (e *evidence) countLocked() int {
 // record writes the exchange record: when the host is answered, and with
 // message "settled" when a delivery ends after that.
 func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
-	log := b.cfg.Log
-	who := x.identity()
-	if v != nil && message == "exchange" && isFailure(v.Outcome) && !who.given {
+	if v != nil && message == "exchange" && isFailure(v.Outcome) && !x.wasGiven() {
 		b.counters.Failed(x.counterName())
 	}
+	b.writeRecord(x, v, message)
+}
+
+// writeRecord is record of what counts for no tool: nothing was sent.
+func (b *Bridge) writeRecord(x *exchange, v *classify.Verdict, message string) {
+	log := b.cfg.Log
+	who := x.identity()
 	if !log.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
@@ -165,7 +173,7 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 	attrs := make([]slog.Attr, 0, 24)
 	attrs = append(attrs,
 		slog.String("client", x.host.clientName()),
-		slog.String("hostProtocol", x.profile.version),
+		slog.String("hostProtocol", x.hostVersion()),
 		slog.String("upstreamProtocol", e.version),
 		slog.String("method", x.method),
 		slog.String("tool", who.tool),
@@ -188,15 +196,24 @@ func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 // An identity is what a record names of an exchange. Records are written by
 // whoever ends the exchange, while its own goroutine may still be at work.
 type identity struct {
-	tool, id            string
-	handle              jobs.Handle
-	given, deduplicated bool
+	tool, id     string
+	handle       jobs.Handle
+	deduplicated bool
+}
+
+// hostVersion is the revision that the host speaks, "" where that could not be
+// read.
+func (x *exchange) hostVersion() string {
+	if x.profile == nil {
+		return ""
+	}
+	return x.profile.version
 }
 
 func (x *exchange) identity() identity {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return identity{x.toolName, string(x.id), x.job.handle, x.job.given, x.job.deduplicated}
+	return identity{x.toolName, string(x.id), x.job.handle, x.job.deduplicated}
 }
 
 func (x *exchange) remaining() time.Duration {

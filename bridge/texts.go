@@ -273,11 +273,10 @@ func (x *exchange) openPastDeadline(v *classify.Verdict) [][]byte {
 
 // notOffered answers a call of a tool that configuration hides.
 func (x *exchange) notOffered(why string) [][]byte {
-	v := &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None, Why: why}
 	return x.toolText(note{
 		head:  "NOT SENT",
 		what:  fmt.Sprintf("%s, so nothing was sent to server %s", why, x.bridge.cfg.Server),
 		known: "nothing was executed",
 		next:  "use another tool, or tell the user to change the configuration",
-	}, v)
+	}, x.notSent(why))
 }
