@@ -55,8 +55,8 @@ func (b *batch) add(id []byte, release func(), parts ...[]byte) bool {
 		b.release = append(b.release, release)
 	}
 	b.mu.Unlock()
-	if release != nil && !fits {
-		release()
+	if !fits {
+		free(release)
 	}
 	b.done()
 	return fits

@@ -162,9 +162,19 @@ func (e *endpoint) readBody(ctx context.Context, body io.Reader, length int64, r
 		r.tooLarge, r.endedBy = true, byBridge
 		r.capture.Detail = fmt.Sprintf("the reply is larger than --max-message (%d bytes)", e.cfg.MaxMessage)
 	default:
-		r.capture.Detail, r.endedBy = readDetail(err), byNetwork
-		r.interrupted(ctx)
+		r.brokeOff(ctx, err)
 	}
+}
+
+// brokeOff records a body that could not be read to its end.
+func (r *reply) brokeOff(ctx context.Context, err error) {
+	r.capture.Detail, r.endedBy = readDetail(err), byNetwork
+	var spool *spoolError
+	var store *sse.StoreError
+	if errors.As(err, &spool) || errors.As(err, &store) {
+		r.endedBy = byBridge
+	}
+	r.interrupted(ctx)
 }
 
 // maxErrorBody bounds what is read of the body below a status outside 2xx.
@@ -173,7 +183,7 @@ const maxErrorBody = 1 << 20
 // readStream reads an event stream to the terminal reply. Notifications and
 // requests go to the sink as they come.
 func (e *endpoint) readStream(ctx context.Context, body io.Reader, r *reply, s sink) {
-	events := sse.NewReader(body, int(e.cfg.MaxMessage))
+	events := e.events(body)
 	for {
 		ev, err := events.Next()
 		if err != nil {
@@ -190,9 +200,10 @@ func (e *endpoint) readStream(ctx context.Context, body io.Reader, r *reply, s s
 			r.pause = ev.Retry
 		}
 		if len(ev.Data) == 0 || ev.Type != "" && ev.Type != "message" {
+			free(ev.Release)
 			continue // a priming event, or of a type that MCP does not use
 		}
-		if r.event(ev, s) {
+		if r.held(ev, s) {
 			r.capture.Ended = classify.Complete
 			return
 		}
@@ -204,6 +215,26 @@ type opener interface{ opened() }
 
 // A stander is a sink during whose open questions no silence counts.
 type stander interface{ standing() bool }
+
+// held is event for one that takes room: it is given back at once if r does not
+// refer to the event.
+func (r *reply) held(ev sse.Event, s sink) (terminal bool) {
+	before := len(r.capture.Replies) + len(r.capture.Broken)
+	terminal = r.event(ev, s)
+	if len(r.capture.Replies)+len(r.capture.Broken) > before {
+		r.keep(ev.Release)
+	} else {
+		free(ev.Release)
+	}
+	return terminal
+}
+
+// free calls a release that may be nil.
+func free(release func()) {
+	if release != nil {
+		release()
+	}
+}
 
 // An idHearer is a sink that wants to know from where a stream can be resumed.
 type idHearer interface{ heardID(id string) }
@@ -274,7 +305,8 @@ func (r *reply) streamEnded(ctx context.Context, err error, limit int64) {
 		r.tooLarge, r.endedBy = true, byBridge
 		r.capture.Detail = fmt.Sprintf("an event is larger than --max-message (%d bytes)", limit)
 	default:
-		r.capture.Detail, r.endedBy = readDetail(err), byNetwork
+		r.brokeOff(ctx, err)
+		return
 	}
 	r.interrupted(ctx)
 }

@@ -183,15 +183,15 @@ func (u *httpSSE) postLater(s *sseSession, body []byte) {
 }
 
 // errand runs f, unless too many are under way.
-func (u *httpSSE) errand(f func()) {
+func (u *httpSSE) errand(f func()) (begun bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
-		return
+		return false
 	}
 	if u.errands >= maxErrands {
 		u.log.Warn("the server asks faster than it takes answers: a message to it was dropped", "underWay", u.errands)
-		return
+		return false
 	}
 	u.errands++
 	u.work.Go(func() {
@@ -202,6 +202,7 @@ func (u *httpSSE) errand(f func()) {
 		}()
 		f()
 	})
+	return true
 }
 
 // spawn runs f and reports whether it does: not after close.

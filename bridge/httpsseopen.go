@@ -88,7 +88,7 @@ func (u *httpSSE) hold(s *sseSession) {
 		u.noStream(s, r, resp)
 		return
 	}
-	events := sse.NewReader(resp.Body, int(u.endpoint.cfg.MaxMessage))
+	events := u.endpoint.events(resp.Body)
 	to, err := u.awaitAddress(events)
 	if err != nil {
 		r.noAddress(s.ctx, err)
@@ -153,8 +153,10 @@ func (u *httpSSE) awaitAddress(events *sse.Reader) (*url.URL, error) {
 			return nil, err
 		}
 		if ev.Type == "endpoint" && !ev.Unfinished {
+			defer free(ev.Release)
 			return postAddress(u.endpoint.cfg.URL, ev.Data)
 		}
+		free(ev.Release)
 	}
 }
 
@@ -270,9 +272,12 @@ func (u *httpSSE) read(s *sseSession, events *sse.Reader) *ending {
 	for {
 		ev, err := events.Next()
 		var tooLong *sse.TooLongError
+		var store *sse.StoreError
 		switch {
 		case errors.As(err, &tooLong):
-			u.tooLarge(s)
+			u.lost(s, "larger than --max-message", arrival{tooLarge: true})
+		case errors.As(err, &store):
+			u.lost(s, store.Error(), arrival{})
 		case err != nil && s.ctx.Err() != nil:
 			return endingOf(s.ctx)
 		case errors.Is(err, io.EOF):

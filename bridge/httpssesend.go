@@ -40,7 +40,10 @@ func (u *httpSSE) carry(ctx context.Context, s *sseSession, l *letter) *reply {
 	if w == nil {
 		return s.notSent(l)
 	}
-	defer s.discharge(l.id)
+	defer func() {
+		s.discharge(l.id)
+		w.forget()
+	}()
 	p := u.begin(ctx, s, l)
 	if p == nil {
 		return notConnected(hostGone("the bridge is leaving"))
@@ -113,10 +116,11 @@ func (w *waiter) arrived(r *reply, a arrival) *reply {
 	c := &r.capture
 	c.Sent, c.Events = classify.MaybeSent, c.Events+w.events+1
 	r.endedBy, r.lastEvent = byUpstream, ""
+	r.keep(a.release)
 	switch {
-	case a.tooLarge:
-		r.tooLarge, r.endedBy, c.Ended = true, byBridge, classify.Cut
-		c.Detail = "the reply is larger than --max-message"
+	case a.lost != "":
+		r.tooLarge, r.endedBy, c.Ended = a.tooLarge, byBridge, classify.Cut
+		c.Detail = a.lost
 	case a.damaged != nil:
 		// Judged like a body that is no reply; it bears the id of this request.
 		r.expect.ReplyElsewhere = false
@@ -139,6 +143,15 @@ func (w *waiter) orArrived(r *reply) *reply {
 	default:
 	}
 	return r
+}
+
+// forget gives back what arrived and was not taken.
+func (w *waiter) forget() {
+	select {
+	case a := <-w.reply:
+		free(a.release)
+	default:
+	}
 }
 
 // A posting is one POST under way.

@@ -48,7 +48,9 @@ type waiter struct {
 type arrival struct {
 	reply    jsonrpc.Message
 	damaged  []byte // instead: what was to be the reply and cannot be read
-	tooLarge bool   // instead: the reply did not fit
+	lost     string // instead: why the reply could not be held
+	tooLarge bool   // lost, and would be as large again
+	release  func() // gives back the room of reply or damaged; nil for nothing
 }
 
 func newSSESession(life context.Context, p *profile, again bool) *sseSession {
@@ -167,17 +169,22 @@ func (s *sseSession) end(how *ending) {
 	close(s.gone)
 }
 
-// take removes and returns the waiter for an id, nil if there is none.
-func (s *sseSession) take(id []byte) *waiter {
+// give gives the waiter for an id what arrived for it and reports whether there
+// is one.
+func (s *sseSession) give(id []byte, a arrival) bool {
 	n, ok := jsonrpc.Integer(id)
 	if !ok {
-		return nil
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.waiting[n]
+	if w == nil {
+		return false
+	}
 	delete(s.waiting, n)
-	return w
+	w.reply <- a // its only one
+	return true
 }
 
 // inProgress returns where notifications of a request go.
@@ -222,69 +229,76 @@ func askable(method string) bool {
 // take takes one event of the stream of s.
 func (u *httpSSE) take(s *sseSession, ev sse.Event) {
 	if len(ev.Data) == 0 || ev.Type != "" && ev.Type != "message" {
+		free(ev.Release)
 		return // a heartbeat, or of a type that MCP does not use
 	}
 	if jsonrpc.IsBatch(ev.Data) && s.stood() && s.handshake.Version == rev2025_03_26 {
 		if parts, err := jsonrpc.Split(ev.Data); err == nil {
+			release := after(len(parts), ev.Release)
 			for _, part := range parts {
-				u.takeOne(s, part, ev.Unfinished)
+				u.takeOne(s, part, ev.Unfinished, release)
 			}
 			return
 		}
 	}
-	u.takeOne(s, ev.Data, ev.Unfinished)
+	u.takeOne(s, ev.Data, ev.Unfinished, ev.Release)
 }
 
-// takeOne takes one message. Of an event that the end of the stream cut off, it
-// takes a whole reply and nothing else.
-func (u *httpSSE) takeOne(s *sseSession, data []byte, unfinished bool) {
+// takeOne takes one message, whose bytes are valid until release is called. Of
+// an event that the end of the stream cut off, it takes a whole reply and
+// nothing else.
+func (u *httpSSE) takeOne(s *sseSession, data []byte, unfinished bool, release func()) {
 	m, err := jsonrpc.Read(data)
 	switch {
 	case unfinished && (err != nil || m.Kind != jsonrpc.Response):
+		free(release)
 	case err != nil:
-		u.unreadable(s, &m, data)
+		u.unreadable(s, &m, arrival{damaged: data, release: release})
 	case m.Kind == jsonrpc.Response:
-		u.answered(s, m.Bytes(m.ID), arrival{reply: m})
+		u.answered(s, m.Bytes(m.ID), arrival{reply: m, release: release})
 	case m.Kind == jsonrpc.Notification:
 		u.notified(s, &m)
+		free(release)
 	case m.Kind == jsonrpc.Request:
-		u.asked(s, &m)
+		u.asked(s, &m, release)
 	}
 }
 
 // answered gives a reply to the request that it answers.
 func (u *httpSSE) answered(s *sseSession, id []byte, a arrival) {
-	if w := s.take(id); w != nil {
-		w.reply <- a
+	if s.give(id, a) {
 		return
 	}
+	free(a.release)
 	u.log.Debug("a reply that nobody waits for was dropped", "id", string(id), "dropped", u.strays.Add(1))
 }
 
 // unreadable takes an event that is no message: it is the reply to a request if
 // it says so, and otherwise skipped.
-func (u *httpSSE) unreadable(s *sseSession, m *jsonrpc.Message, data []byte) {
+func (u *httpSSE) unreadable(s *sseSession, m *jsonrpc.Message, a arrival) {
 	if id := m.Bytes(m.ID); len(id) > 0 && m.Method == "" {
-		u.answered(s, id, arrival{damaged: data})
+		u.answered(s, id, a)
 		return
 	}
-	u.log.Warn("an event on the server's stream is no message and was skipped", "bytes", len(data))
+	free(a.release)
+	u.log.Warn("an event on the server's stream is no message and was skipped", "bytes", len(a.damaged))
 }
 
-// tooLarge takes an event that did not fit. If one request waits, it must be
+// lost takes an event that could not be held. If one request waits, it must be
 // the reply to that; else nobody knows whose it is.
-func (u *httpSSE) tooLarge(s *sseSession) {
+func (u *httpSSE) lost(s *sseSession, why string, a arrival) {
+	a.lost = "the reply is lost: " + why
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.waiting) == 1 {
 		for id, w := range s.waiting {
 			delete(s.waiting, id)
-			w.reply <- arrival{tooLarge: true}
+			w.reply <- a
 		}
 		return
 	}
-	u.log.Warn("an event on the server's stream is larger than --max-message and was dropped; it may have been the reply to one of the open requests",
-		"open", len(s.waiting))
+	u.log.Warn("an event on the server's stream was dropped; it may have been the reply to one of the open requests",
+		"why", why, "open", len(s.waiting))
 }
 
 // notified takes a notification: progress goes to its request, everything else
@@ -301,10 +315,11 @@ func (u *httpSSE) notified(s *sseSession, m *jsonrpc.Message) {
 
 // asked takes a request of the server. It is put to the host in the course of
 // the one request that can have caused it, else as on a stream of its own.
-func (u *httpSSE) asked(s *sseSession, m *jsonrpc.Message) {
+func (u *httpSSE) asked(s *sseSession, m *jsonrpc.Message, release func()) {
 	id := bytes.Clone(m.Bytes(m.ID))
 	respond := func(result, rpcError []byte) { u.postLater(s, responseBody(id, result, rpcError)) }
 	if m.Method == "ping" {
+		free(release)
 		respond([]byte("{}"), nil)
 		return
 	}
@@ -312,5 +327,11 @@ func (u *httpSSE) asked(s *sseSession, m *jsonrpc.Message) {
 	if one := s.asking(); one != nil {
 		to = one
 	}
-	u.errand(func() { to.request(m, respond) }) // it may have to be journaled first
+	begun := u.errand(func() { // it may have to be journaled first
+		defer free(release)
+		to.request(m, respond)
+	})
+	if !begun {
+		free(release)
+	}
 }

@@ -1,10 +1,12 @@
 package bridge
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
+
+	"github.com/mcpbridge/mcpbridge/classify/sse"
 )
 
 // memory bounds the sum of all bodies held at once. What does not fit is read
@@ -58,9 +60,12 @@ func (m *memory) take(n int64) bool {
 	if m.used.Add(n) <= m.limit {
 		return true
 	}
-	m.used.Add(-n)
+	m.give(n)
 	return false
 }
+
+// give gives back what take reserved.
+func (m *memory) give(n int64) { m.used.Add(-n) }
 
 // holds reserves room for a request of n bytes, or reports that there is none.
 func (b *Bridge) holds(n int) bool {
@@ -70,7 +75,7 @@ func (b *Bridge) holds(n int) bool {
 // lets gives back what holds reserved.
 func (b *Bridge) lets(n int) {
 	if n > smallBody && b.link != nil {
-		b.link.endpoint.memory.used.Add(-int64(n))
+		b.link.endpoint.memory.give(int64(n))
 	}
 }
 
@@ -88,10 +93,10 @@ func (m *memory) read(r io.Reader, length, limit int64) (held, error) {
 	if length >= 0 && m.take(length) {
 		buf := make([]byte, length)
 		n, err := io.ReadFull(r, buf)
-		return held{buf[:n], func() { m.used.Add(-length) }}, short(err)
+		return held{buf[:n], func() { m.give(length) }}, short(err)
 	}
 	if length >= 0 {
-		return m.readToFile(nil, r, limit)
+		return m.readToFile(chunks{}, r, limit)
 	}
 	return m.readUnknown(r, limit)
 }
@@ -106,71 +111,135 @@ func short(err error) error {
 
 // readUnknown reads a body of unknown length in growing pieces.
 func (m *memory) readUnknown(r io.Reader, limit int64) (held, error) {
-	var pieces [][]byte
-	var total, taken int64
-	release := func() { m.used.Add(-taken) }
+	var p chunks
 	for size := int64(4 << 10); ; size = min(2*size, 4<<20) {
-		if total+size > smallBody {
+		if p.total+size > smallBody {
 			if !m.take(size) {
-				h, err := m.readToFile(pieces, r, limit)
-				release()
-				return h, err
+				return m.readToFile(p, r, limit)
 			}
-			taken += size
+			p.taken += size
 		}
 		piece := make([]byte, size)
 		n, err := io.ReadFull(r, piece)
-		pieces = append(pieces, piece[:n])
-		total += int64(n)
+		p.list, p.total = append(p.list, piece[:n]), p.total+int64(n)
 		switch {
-		case total > limit:
-			return held{join(pieces, limit), release}, errTooLarge
+		case p.total > limit:
+			return m.whole(p, limit, errTooLarge)
 		case err == io.EOF || err == io.ErrUnexpectedEOF: // ReadFull's own: a broken body says *wire.Failure
-			return held{join(pieces, total), release}, nil
+			return m.whole(p, p.total, nil)
 		case err != nil:
-			return held{join(pieces, total), release}, err
+			return m.whole(p, p.total, err)
 		}
 	}
 }
 
-func join(pieces [][]byte, n int64) []byte {
-	if len(pieces) == 1 {
-		return pieces[0][:min(int64(len(pieces[0])), n)]
+// chunks are a body in the making.
+type chunks struct {
+	list  [][]byte
+	total int64 // of their bytes
+	taken int64 // reserved for them
+}
+
+// whole makes a body of the first n bytes of p, with the error that ended it.
+// For the moment of copying it needs room twice.
+func (m *memory) whole(p chunks, n int64, err error) (held, error) {
+	switch {
+	case len(p.list) == 1:
+		return held{p.list[0][:n], func() { m.give(p.taken) }}, err
+	case n <= smallBody:
+		m.give(p.taken)
+		return held{bytes: p.join(n)}, err
+	case m.take(n):
+		b := p.join(n)
+		m.give(p.taken)
+		return held{b, func() { m.give(n) }}, err
 	}
+	h, fileErr := m.readToFile(p, bytes.NewReader(nil), p.total)
+	h.bytes = h.bytes[:min(int64(len(h.bytes)), n)]
+	if fileErr != nil {
+		return h, fileErr
+	}
+	return h, err
+}
+
+func (p *chunks) join(n int64) []byte {
 	out := make([]byte, 0, n)
-	for _, p := range pieces {
-		out = append(out, p[:min(int64(len(p)), n-int64(len(out)))]...)
+	for _, piece := range p.list {
+		out = append(out, piece[:min(int64(len(piece)), n-int64(len(out)))]...)
 	}
 	return out
 }
 
-// readToFile reads on into a file, after the pieces that were read already.
-func (m *memory) readToFile(pieces [][]byte, r io.Reader, limit int64) (held, error) {
+// A spoolError says why a body was held neither in memory nor in a file.
+type spoolError struct{ err error }
+
+func (e *spoolError) Error() string {
+	return "--max-memory is in use, and a file could not take its place: " + e.err.Error()
+}
+func (e *spoolError) Unwrap() error { return e.err }
+
+// readToFile reads on into a file, after what was read already. If no file can
+// be had, the beginning of that is what is held.
+func (m *memory) readToFile(p chunks, r io.Reader, limit int64) (held, error) {
 	f, err := m.spool()
 	if err != nil {
-		return held{bytes: join(pieces, sum(pieces))}, fmt.Errorf("--max-memory is in use and no file could be made instead: %w", err)
+		return m.beginning(p), &spoolError{err}
 	}
-	for _, p := range pieces {
-		if _, err := f.Write(p); err != nil {
+	for _, piece := range p.list {
+		if _, err := f.Write(piece); err != nil {
 			f.Close()
-			return held{}, err
+			return m.beginning(p), &spoolError{err}
 		}
 	}
-	n, err := io.Copy(f, io.LimitReader(r, limit-sum(pieces)+1))
-	if err == nil && sum(pieces)+n > limit {
+	n, err := io.Copy(spoolWriter{f}, io.LimitReader(r, limit-p.total+1))
+	if err == nil && p.total+n > limit {
 		err = errTooLarge
 	}
-	bytes, mapErr := f.Map()
+	b, mapErr := f.Map()
 	if mapErr != nil {
 		f.Close()
-		return held{}, mapErr
+		return m.beginning(p), &spoolError{mapErr}
 	}
-	return held{bytes, func() { f.Close() }}, err
+	m.give(p.taken)
+	return held{b, func() { f.Close() }}, err
 }
 
-func sum(pieces [][]byte) (n int64) {
-	for _, p := range pieces {
-		n += int64(len(p))
+// beginning holds the first piece, which is the best there is without more room.
+func (m *memory) beginning(p chunks) held {
+	if len(p.list) == 0 {
+		return held{}
 	}
-	return n
+	return held{p.list[0], func() { m.give(p.taken) }}
+}
+
+// A spoolWriter tells its own errors from those of what is read.
+type spoolWriter struct{ f *spool }
+
+func (w spoolWriter) Write(b []byte) (int, error) {
+	n, err := w.f.Write(b)
+	if err != nil {
+		err = &spoolError{err}
+	}
+	return n, err
+}
+
+// An eventStore lets the events of streams share the memory with bodies.
+type eventStore struct{ *memory }
+
+func (s eventStore) Take(n int) bool { return s.take(int64(n)) }
+func (s eventStore) Give(n int)      { s.give(int64(n)) }
+
+func (s eventStore) File() (sse.File, error) {
+	f, err := s.spool()
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// events reads an event stream whose events count against --max-memory.
+func (e *endpoint) events(body io.Reader) *sse.Reader {
+	r := sse.NewReader(body, int(e.cfg.MaxMessage))
+	r.HoldIn(eventStore{e.memory})
+	return r
 }

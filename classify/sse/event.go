@@ -14,6 +14,10 @@ type Event struct {
 	// ID and Retry count.
 	Data []byte
 
+	// Release, if it is not nil, gives back the room that a Store has for Data,
+	// which belongs to the caller until it is called, once.
+	Release func()
+
 	// ID is the last id field. HasID with an empty ID means that the server
 	// took the id back. An unfinished event has none: a stream resumed after
 	// its id would miss the event.

@@ -29,7 +29,8 @@ type Reader struct {
 	event    Event
 	data     gather
 	hasData  bool
-	skipping bool // it was too long
+	skipping bool  // it was too long
+	failed   error // the store had no room for it
 }
 
 // A field is what a line sets.
@@ -62,8 +63,8 @@ func (r *Reader) Bytes() int64 { return r.counter.n.Load() }
 //
 // A stream that ends between events returns io.EOF, one that fails returns its
 // error; in both cases an event that was begun comes first, as Unfinished. A
-// *TooLongError comes with the fields of its event that were read before it,
-// without data; the call after it goes on with the next event.
+// *TooLongError or *StoreError comes with the fields of its event that were read
+// before it, without data; the call after it goes on with the next event.
 func (r *Reader) Next() (Event, error) {
 	for {
 		piece, ends, err := r.lines.next()
@@ -72,17 +73,17 @@ func (r *Reader) Next() (Event, error) {
 			piece = bytes.TrimPrefix(piece, []byte("\xef\xbb\xbf"))
 		}
 		if ends && len(piece) == 0 && !r.inLine {
-			if e, ok := r.finish(); ok {
-				return e, nil
+			if e, ok, err := r.finish(); ok || err != nil {
+				return e, err
 			}
 			continue
 		}
 		if !r.read(piece, ends) {
-			return r.tooLong()
+			return r.giveUp()
 		}
 		if err != nil {
-			if e, ok := r.cutOff(); ok {
-				return e, nil
+			if e, ok, lost := r.cutOff(); ok || lost != nil {
+				return e, lost
 			}
 			return Event{}, err
 		}
@@ -145,7 +146,8 @@ func (r *Reader) add(part []byte) bool {
 		if len(part) > r.max-r.data.size {
 			return false
 		}
-		r.data.add(part)
+		r.failed = r.data.add(part)
+		return r.failed == nil
 	default:
 		if len(part) > maxField-len(r.value) {
 			return false
@@ -192,38 +194,43 @@ func parseRetry(value []byte) (d time.Duration, ok bool) {
 }
 
 // finish ends an event at its blank line and reports whether there is one.
-func (r *Reader) finish() (Event, bool) {
-	e := r.event
+func (r *Reader) finish() (e Event, ok bool, err error) {
+	e = r.event
 	if r.hasData {
-		e.Data = r.data.take()
+		if e.Data, e.Release, err = r.data.take(); err != nil {
+			err = &StoreError{err}
+		}
 	}
-	ok := !r.skipping && (r.hasData || e.HasID || e.HasRetry)
+	ok = !r.skipping && (r.hasData || e.HasID || e.HasRetry)
 	r.reset()
-	return e, ok
+	return e, ok, err
 }
 
 // cutOff ends an event at the end of the stream. Of the line at hand only data
 // counts: a cut id, type or time would be another one.
-func (r *Reader) cutOff() (Event, bool) {
+func (r *Reader) cutOff() (e Event, ok bool, err error) {
 	r.event.ID, r.event.HasID = "", false
-	e, ok := r.finish()
+	e, ok, err = r.finish()
 	e.Unfinished = true
 	r.inLine, r.field = false, ignored
-	return e, ok
+	return e, ok, err
 }
 
-func (r *Reader) tooLong() (Event, error) {
-	limit := r.max
+// giveUp lets go of an event for which there is no room, and skips its rest.
+func (r *Reader) giveUp() (Event, error) {
+	e, failed, limit := r.event, r.failed, r.max
 	if r.field != dataField {
 		limit = maxField
 	}
-	e := r.event
 	r.reset()
 	r.skipping, r.field = true, ignored
+	if failed != nil {
+		return e, &StoreError{failed}
+	}
 	return e, &TooLongError{Limit: limit}
 }
 
 func (r *Reader) reset() {
-	r.event, r.hasData, r.skipping = Event{}, false, false
+	r.event, r.hasData, r.skipping, r.failed = Event{}, false, false, nil
 	r.data.drop()
 }
