@@ -306,6 +306,26 @@ func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
 func (b *Bridge) woke() {
 	b.link.endpoint.wire.DropIdle()
 	b.link.endpoint.sleepers.woke()
+	now := time.Now()
+	for _, x := range b.underWay() {
+		x.mu.Lock()
+		c := x.clock
+		x.mu.Unlock()
+		if c != nil {
+			c.woke(now)
+		}
+	}
+}
+
+// underWay lists the exchanges that a delivery or a job keeps open.
+func (b *Bridge) underWay() []*exchange {
+	list := b.keeper.working()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, x := range b.active {
+		list = append(list, x)
+	}
+	return list
 }
 
 // track and untrack let messages that name our id find the exchange.

@@ -113,7 +113,7 @@ func (x *exchange) startClock() {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.clock = newClock(time.Now(), answer, giveUp, x.answerDeadline,
+	x.clock = newClock(x.began, answer, giveUp, x.answerDeadline,
 		func() { x.cancel(limitReached("--job-timeout")) })
 }
 

@@ -570,6 +570,12 @@ func (x *exchange) isAbandoned() bool {
 // still open is no failure and is not repeated: a call becomes a job, and its
 // handle is the answer; any other method is given up.
 func (x *exchange) answerDeadline() {
+	x.mu.Lock()
+	c := x.clock
+	x.mu.Unlock()
+	if c.notYet(x.host.out.Blocked()) {
+		return
+	}
 	x.settling.Lock()
 	defer x.settling.Unlock()
 	x.mu.Lock()
