@@ -44,6 +44,25 @@ func (s *Store) makeOwner() (*ownerFile, error) {
 	if err := s.makeSub(ownersDir); err != nil {
 		return nil, err
 	}
+	for range maxReplaced {
+		o, err := s.lockNewOwner()
+		if err != nil {
+			return nil, err
+		}
+		if o == nil {
+			continue
+		}
+		if err := s.at(AtOwner); err != nil {
+			return nil, errors.Join(err, o.lock.Unlock())
+		}
+		return o, syncDir(s.path(ownersDir))
+	}
+	return nil, errors.New("it is taken again and again in the moment in which it is made")
+}
+
+// lockNewOwner makes an owner file and locks it; nil and no error means that a
+// sweep was faster.
+func (s *Store) lockNewOwner() (*ownerFile, error) {
 	name := fmt.Sprintf("p%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:16]))
 	o := &ownerFile{name: name, lock: flock.New(s.path(ownersDir, name))}
 	ok, err := o.lock.TryLock()
@@ -52,12 +71,9 @@ func (s *Store) makeOwner() (*ownerFile, error) {
 	}
 	if !ok || !samePath(o.lock) {
 		_ = o.lock.Unlock()
-		return nil, errors.New("it was taken in the same moment")
+		return nil, nil
 	}
-	if err := s.at(AtOwner); err != nil {
-		return nil, errors.Join(err, o.lock.Unlock())
-	}
-	return o, syncDir(s.path(ownersDir))
+	return o, nil
 }
 
 // Lost tries to share the lock of an owner's file. Sharing lets several
