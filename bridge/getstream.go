@@ -38,6 +38,7 @@ func (u *legacy) listen(s *session) {
 	}
 	var last string
 	pause := firstPause
+	stood := false // the stream, at least once
 	for again := false; ctx.Err() == nil; again = true {
 		signedIn := u.endpoint.access.changes()
 		stream, stop := u.endpoint.sleepers.untilWake(ctx)
@@ -50,14 +51,16 @@ func (u *legacy) listen(s *session) {
 			}
 			continue
 		}
-		if r.capture.Status == http.StatusNotFound && s.id != "" {
+		if r.capture.Status == http.StatusNotFound && s.id != "" && stood {
 			// 2025-11-25, transports, "Session Management": the session is gone.
+			// To a first GET, 404 may as well mean that there is no such stream.
 			u.renew(&delivery{profile: s.profile, session: s})
 			return
 		}
 		if r.capture.Status != 0 && (r.capture.Status/100 != 2 || !r.isStream()) && !transientStatus(r.capture.Status) {
 			return // no such stream here: 405, a page, a list of links
 		}
+		stood = stood || r.capture.Status/100 == 2
 		if r.capture.Events > 0 {
 			pause = firstPause // only a stream that carried something counts as healthy
 		}
