@@ -241,8 +241,11 @@ func (x *exchange) goneIn2026() bool {
 // one; hosts ask for lists that were never declared.
 func (x *exchange) answerEmpty() bool {
 	h := x.bridge.offers.handshake(x.ctx, x.profile, handshakeWait)
-	if h == nil && x.bridge.cfg.Broken == nil || h != nil && x.has(h) {
+	if h != nil && x.has(h) {
 		return false
+	}
+	if h == nil && x.bridge.cfg.Broken == nil && x.method != "completion/complete" {
+		return false // a completion is wanted while somebody types: no values rather than late ones
 	}
 	x.answerResult(emptyResult(x.method))
 	return true
