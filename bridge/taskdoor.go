@@ -242,7 +242,7 @@ func (k *keeper) taskError(x *exchange, job *jobs.Job) []byte {
 // noteRead notes that an end was read through a door that shows it.
 func (k *keeper) noteRead(job *jobs.Job, d door) {
 	if d == newDoor && job.State.Settled() {
-		k.journal.Note(job.Handle, jobs.Note{Read: true})
+		k.written(untold{handle: job.Handle, asked: true})
 	}
 }
 
@@ -271,7 +271,7 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 		x.tellBeside(related.name, related.value)
 		x.answerText(x.handleAnswer(&job, false, ""))
 	}
-	k.journal.Note(job.Handle, jobs.Note{Read: true})
+	k.written(untold{handle: job.Handle, asked: true})
 }
 
 // cancelTask asks upstream to stop. At the new door that is an acknowledgment
