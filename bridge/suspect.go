@@ -20,7 +20,7 @@ func (u *legacy) suspect(s *session) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed {
+	if u.closed || u.sessions[s.profile.key] != s { // replaced since its answer was under way
 		return
 	}
 	u.work.Go(func() {

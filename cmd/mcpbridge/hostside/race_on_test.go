@@ -1,0 +1,5 @@
+//go:build race
+
+package hostside
+
+const raceDetector = true
