@@ -114,3 +114,46 @@ func TestLineLimit(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 }
+
+// A host that does not read has so many answers queued and no more; the others
+// wait with whoever has them, and all arrive whole once it reads.
+func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	r, f := newPipe(t)
+	w := NewWriter(f, WriterOptions{})
+	run(t, w)
+	const answers, size = 30, 1 << 20
+	var queued, back atomic.Int32
+	for n := range answers {
+		go func() {
+			if err := w.Answer(t.Context(), func() { back.Add(1) }, bytes.Repeat([]byte{byte('A' + n)}, size)); err == nil {
+				queued.Add(1)
+			}
+		}()
+	}
+	eventually(t, "all are queued or wait", func() bool { return int(queued.Load())+waiting(w) == answers })
+	w.mu.Lock()
+	cost, held := w.q.cost, w.q.answers
+	w.mu.Unlock()
+	if cost > DefaultQueue || cost < DefaultQueue-2*size || held != int(queued.Load()) {
+		t.Errorf("%d bytes in %d lines are queued, %d callers went on", cost, held, queued.Load())
+	}
+	if back.Load() != 0 {
+		t.Errorf("%d were given back", back.Load())
+	}
+	in := bufio.NewReaderSize(r, 64<<10)
+	seen := map[byte]bool{}
+	for range answers {
+		line := readLine(t, in)
+		if line != strings.Repeat(line[:1], size) || seen[line[0]] {
+			t.Fatalf("torn or twice: %.20q of %d bytes", line, len(line))
+		}
+		seen[line[0]] = true
+	}
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if back.Load() != answers {
+		t.Errorf("%d were given back", back.Load())
+	}
+}
