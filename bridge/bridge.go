@@ -436,7 +436,10 @@ func (b *Bridge) connected(p *profile, h handshake, again bool) {
 // catchUp asks a new legacy session for what hosts asked for before there was
 // one: the log level, and updates of resources.
 func (b *Bridge) catchUp(p *profile) {
-	if up := b.link.known(); up == nil || up.era() != legacyEra {
+	ctx, cancel := context.WithTimeout(b.life, noticeTimeout)
+	defer cancel()
+	// The session stands, but who found it may not have said so yet.
+	if up, failed := b.link.ready(ctx, p); failed != nil || up.era() != legacyEra {
 		return
 	}
 	b.host.mu.Lock()

@@ -41,7 +41,7 @@ var errTooManyRounds = errors.New("the server asked more than 10 times")
 func (x *exchange) nextRound(r *reply) (wait time.Duration, rpcError []byte, err error) {
 	m := &r.verdict.Reply
 	questions := m.Field(jsonrpc.InputRequests)
-	responses := []byte("{}")
+	var responses []byte // none for a round without questions
 	if len(questions) > 2 && questions[0] == '{' {
 		if x.rounds.asked++; x.rounds.asked > maxRounds {
 			return 0, nil, errTooManyRounds
@@ -54,7 +54,6 @@ func (x *exchange) nextRound(r *reply) (wait time.Duration, rpcError []byte, err
 			wait = x.paced()
 		}
 	} else {
-		responses = nil
 		wait = x.paced()
 	}
 	return wait, nil, x.again(responses, m.Field(jsonrpc.RequestState))

@@ -59,7 +59,6 @@ type rig struct {
 
 	mu       sync.Mutex
 	question []asked
-	listens  []string // ids of subscriptions/listen, as JSON
 }
 
 type asked struct {

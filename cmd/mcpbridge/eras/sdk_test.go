@@ -1,5 +1,7 @@
 package eras
 
+//lint:file-ignore SA1019 roots and sampling are on their way out, and hosts use them
+
 import (
 	"context"
 	"encoding/json"
