@@ -3,6 +3,7 @@ package hostside
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"os"
@@ -28,12 +29,12 @@ func stored(t testing.TB, dir string) []string {
 	t.Helper()
 	var names []string
 	err := filepath.WalkDir(filepath.Join(dir, "catalogues"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		if err == nil && !d.IsDir() && !strings.HasPrefix(d.Name(), ".") {
 			names = append(names, path)
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nothing yet, or a file that was on its way
 		t.Fatal(err)
 	}
 	return names

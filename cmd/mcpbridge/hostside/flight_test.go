@@ -116,6 +116,41 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// A cancelled member is left out of the array that answers; the others are not
+// held up, and if none is left there is no answer.
+func TestCancelInBatch(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	defer close(g.open)
+	r := start(t, startUpstream(t, bridgetest.Options{Tools: withTool(g.tool())}), setup{version: v2503, batches: true})
+	r.knowTools()
+	waits := func(n int) {
+		t.Helper()
+		r.ledger(func(v *bridgetest.View) bool { return v.Deliveries("gate") == n })
+	}
+	for _, id := range []string{`"p"`, `"g"`, `"alone"`} {
+		r.host.Expect(id)
+	}
+	r.send(`[` + toolLine(`"g"`, "gate", "{}") + `,` + message(`"p"`, "ping", "{}") + `]`)
+	waits(1)
+	r.send(cancelLine(`"g"`))
+	r.answerTo(`"p"`)
+	before := len(r.host.Lines())
+	r.send(`[` + toolLine(`"alone"`, "gate", "{}") + `]`)
+	waits(2)
+	r.send(cancelLine(`"alone"`))
+	r.barrier()
+	r.echo("next")
+	for _, line := range r.host.Lines()[before:] {
+		if line[0] == '[' {
+			t.Errorf("an array for nothing: %s", line)
+		}
+	}
+	if n := len(r.host.Replies(`"g"`)) + len(r.host.Replies(`"alone"`)); n != 0 {
+		t.Errorf("cancelled members have %d answers", n)
+	}
+}
+
 // Elsewhere an array is refused as a whole.
 func TestBatchesElsewhere(t *testing.T) {
 	t.Parallel()
@@ -163,6 +198,9 @@ func TestInFlightLimit(t *testing.T) {
 	if got := r.request("resources/read", `{"uri":"test://items/alpha"}`); got.Error == nil || got.Error.Code != overloaded {
 		t.Errorf("request %d: %s", most+1, got.Raw)
 	}
+	if got := r.tool("write_note", `{"key":"one too many"}`); !got.IsError() || !strings.Contains(got.Text(), "NOT SENT") {
+		t.Errorf("call %d: %s", most+1, got.Raw)
+	}
 	r.barrier() // a ping is answered past the limit too
 	if err := r.host.Notify("notifications/cancelled", `{"requestId":`+id(7)+`}`); err != nil {
 		t.Fatal(err)
@@ -197,6 +235,9 @@ func TestInFlightLimit(t *testing.T) {
 		t.Errorf("a cancel made no room: %s", got.Raw)
 	}
 	r.barrier()
+	if n := up.Ledger().Deliveries("write_note"); n != 0 {
+		t.Errorf("the call past the limit was delivered %d times", n)
+	}
 	if n := len(r.host.Replies(id(7))); n != 0 {
 		t.Errorf("the cancelled request has %d answers", n)
 	}
