@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -394,7 +393,7 @@ func (b *Bridge) notification(m *jsonrpc.Message) {
 		b.withdrawn(m)
 	default:
 		if up := b.link.known(); up != nil && up.era() == legacyEra {
-			b.host.tell(bytes.Clone(m.Raw))
+			b.host.tell(m.Raw)
 			return
 		}
 		b.dropped.Add(1)

@@ -269,7 +269,7 @@ func (u *httpSSE) answered(s *sseSession, id []byte, a arrival) {
 	if s.give(id, a) {
 		return
 	}
-	free(a.release)
+	defer free(a.release)
 	u.log.Debug("a reply that nobody waits for was dropped", "id", string(id), "dropped", u.strays.Add(1))
 }
 

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -73,11 +72,11 @@ func (x *exchange) setUpstreamLevel(up upstream) bool {
 // legacy host, and once to a modern one if an open request of it asked.
 func (b *Bridge) passLog(m *jsonrpc.Message) {
 	if b.wantsLog(m) {
-		b.host.out.Notify("", bytes.Clone(m.Raw))
+		b.host.out.Notify("", m.Raw)
 		return
 	}
 	if b.host.hears(m) {
-		b.host.tell(bytes.Clone(m.Raw))
+		b.host.tell(m.Raw)
 	}
 }
 

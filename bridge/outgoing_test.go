@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -390,6 +391,90 @@ func TestBodiesBeyondTheMemory(t *testing.T) {
 					t.Errorf("limit %d: %d bytes stay reserved", limit, used)
 				}
 			}
+		}
+	}
+}
+
+// What the stream of an HTTP+SSE server brings counts like any body: it goes to
+// files where there is no room, and is given back, taken or not.
+func TestSSEEventsBeyondTheMemory(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int64{0, 1 << 20} {
+		var files atomic.Int64
+		text := strings.Repeat("text ", 10_000)
+		s := &sseServer{endpoint: "/m", version: rev2025_03_26}
+		s.post = func(w http.ResponseWriter, _ *jsonrpc.Message, id string) {
+			w.WriteHeader(http.StatusAccepted)
+			mine := strings.Replace(toolResult(id), "did it", text, 1)
+			s.say(strings.Replace(toolResult("99999"), "did it", text, 1))                                              // nobody's
+			s.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + text + `"}}`) // a notice
+			s.say(`{"jsonrpc":"2.0","id":"q","method":"ping","params":{"x":"` + text + `"}}`)                           // a question
+			s.say(strings.Replace(toolResult(`"?"`), "did it", text, 1) + " ")                                          // of no id of ours
+			s.say(`[` + mine + `,{"jsonrpc":"2.0","method":"notifications/x"},` + toolResult("77777") + `]`)            // a batch
+			s.say(strings.Replace(toolResult(id), "did it", text, 1))                                                   // too late
+		}
+		s = newSSEServer(t, s)
+		c := newSSEClient(t, s, "/sse")
+		mem, dir := c.endpoint.memory, t.TempDir()
+		mem.limit, mem.spool = limit, func() (*spool, error) { files.Add(1); return newSpool(dir) }
+		m, err := jsonrpc.Read([]byte(`{"jsonrpc":"2.0","id":"host","method":"tools/call","params":{"name":"t"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed := c.prepare(c.ctx, c.p); failed != nil {
+			t.Fatal(failed.verdict.Why)
+		}
+		r := c.deliver(c.ctx, &delivery{msg: &m, method: m.Method, id: c.newID(), write: true, profile: c.p}, deaf{})
+		r.judge()
+		if got := string(r.verdict.Reply.Raw); !strings.Contains(got, text) {
+			t.Errorf("limit %d: the reply is %.100s (%s)", limit, got, r.verdict.Why)
+		}
+		if limit > 0 && mem.used.Load() == 0 || limit == 0 && files.Load() == 0 {
+			t.Errorf("limit %d: %d bytes are in use, %d files were made", limit, mem.used.Load(), files.Load())
+		}
+		r.done()
+		until(t, "all is given back", func() bool { return mem.used.Load() == 0 })
+		if mem.used.Load() < 0 || limit > 0 && files.Load() > 0 {
+			t.Errorf("limit %d: %d bytes are in use, %d files were made", limit, mem.used.Load(), files.Load())
+		}
+	}
+}
+
+// A host that reads gets every progress there is.
+func TestAllProgressArrives(t *testing.T) {
+	t.Parallel()
+	const steps = 3000
+	s := newOutServer(t, map[string]func(*jsonrpc.Message) string{"tools/call": func(m *jsonrpc.Message) string {
+		token := jsonrpc.Get(jsonrpc.Get(m.Bytes(m.Params), "_meta"), "progressToken")
+		var b strings.Builder
+		for n := range steps {
+			fmt.Fprintf(&b, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, n+1)
+		}
+		fmt.Fprintf(&b, "data: %s\n\n", toolResult(string(m.Bytes(m.ID))))
+		return b.String()
+	}})
+	p := startInProcess(t, Config{URL: s.url})
+	p.handshake("2025-11-25")
+	p.send(`{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"big","arguments":{},"_meta":{"progressToken":"p"}}}`)
+	until(t, "the host is waited for", func() bool { _, yes := p.bridge.host.out.Blocked(); return yes })
+	p.out.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for n := 0; ; n++ {
+		line, err := p.lines.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := jsonrpc.Read(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == jsonrpc.Response {
+			if n != steps {
+				t.Errorf("%d steps came", n)
+			}
+			return
+		}
+		if got := string(m.Field(jsonrpc.Progress)); got != fmt.Sprint(n+1) {
+			t.Fatalf("step %s came as number %d", got, n+1)
 		}
 	}
 }

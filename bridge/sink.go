@@ -144,19 +144,20 @@ func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []b
 		x.bridge.cfg.Log.Warn("a request of the server on a modern stream was ignored", "method", m.Method)
 		return
 	}
-	params := x.fitQuestion(m.Method, unrelated(bytes.Clone(m.Bytes(m.Params))))
+	params := x.fitQuestion(m.Method, unrelated(m.Bytes(m.Params)))
 	if !x.askable() || !x.profile.accepts(m.Method, params) {
 		x.bridge.answerQuestion(x.ctx, x.clock, &x.asking, x.profile, m, respond)
 		return
 	}
-	method := m.Method
-	if !x.bridge.mayAsk(&x.asking, method) {
+	method, size := m.Method, len(m.Raw)
+	if !x.bridge.mayAsk(&x.asking, m) {
 		respond(x.bridge.defaultAnswer(method))
 		return
 	}
+	params = bytes.Clone(params) // m is gone when the host answers
 	ctx, done := x.bridge.askedUnder(x.ctx, m.Bytes(m.ID))
 	asking := x.host.spawn(func() {
-		defer x.asking.give()
+		defer x.bridge.asked(&x.asking, size)
 		defer done()
 		result, rpcError, err := x.askRound(ctx, method, params)
 		switch {
@@ -169,18 +170,33 @@ func (x *exchange) request(m *jsonrpc.Message, respond func(result, rpcError []b
 	})
 	if !asking { // the bridge leaves, and this exchange with it
 		done()
-		x.asking.give()
+		x.bridge.asked(&x.asking, size)
 	}
 }
 
 // mayAsk reports whether the server may have one more question open where q
-// counts them. What is more is answered at once, as if nobody could be asked.
-func (b *Bridge) mayAsk(q *quota, method string) bool {
+// counts them, and whether there is room for it. What is more is answered at
+// once, as if nobody could be asked.
+func (b *Bridge) mayAsk(q *quota, m *jsonrpc.Message) bool {
 	turned := q.take(maxQuestions)
-	if turned > 0 && isNews(turned) {
-		b.cfg.Log.Warn("the server asks too much at once: not every question is put to the host", "method", method, "open", maxQuestions, "not put", turned)
+	if turned > 0 {
+		if isNews(turned) {
+			b.cfg.Log.Warn("the server asks too much at once: not every question is put to the host", "method", m.Method, "open", maxQuestions, "not put", turned)
+		}
+		return false
 	}
-	return turned == 0
+	if !b.holds(len(m.Raw)) {
+		q.give()
+		b.cfg.Log.Warn("a question of the server was not put: there is no room for it; --max-memory sets it", "method", m.Method, "bytes", len(m.Raw))
+		return false
+	}
+	return true
+}
+
+// asked ends a question of so many bytes that mayAsk let in.
+func (b *Bridge) asked(q *quota, size int) {
+	q.give()
+	b.lets(size)
 }
 
 // askable reports whether a question may come with the answer to this request:
@@ -205,14 +221,15 @@ func unrelated(params []byte) []byte {
 // answerQuestion answers a request of a legacy server: by a legacy host where
 // it declared the kind, or the bridge does not know it, else at once.
 func (b *Bridge) answerQuestion(ctx context.Context, c *clock, q *quota, p *profile, m *jsonrpc.Message, respond func(result, rpcError []byte)) {
-	method, params := m.Method, bytes.Clone(m.Bytes(m.Params))
-	if _, known := questionKind(method); method == "ping" || p.era != legacyEra || known && !p.accepts(method, params) || !b.mayAsk(q, method) {
+	method, params, size := m.Method, m.Bytes(m.Params), len(m.Raw)
+	if _, known := questionKind(method); method == "ping" || p.era != legacyEra || known && !p.accepts(method, params) || !b.mayAsk(q, m) {
 		respond(b.defaultAnswer(method))
 		return
 	}
+	params = bytes.Clone(params)
 	ctx, done := b.askedUnder(ctx, m.Bytes(m.ID))
 	asking := b.host.spawn(func() {
-		defer q.give()
+		defer b.asked(q, size)
 		defer done()
 		if c != nil {
 			c.stand()
@@ -229,7 +246,7 @@ func (b *Bridge) answerQuestion(ctx context.Context, c *clock, q *quota, p *prof
 	})
 	if !asking {
 		done()
-		q.give()
+		b.asked(q, size)
 	}
 }
 
