@@ -478,3 +478,28 @@ func TestAllProgressArrives(t *testing.T) {
 		}
 	}
 }
+
+// A verdict outlives the bytes that it was made from.
+func TestVerdictWithoutItsBytes(t *testing.T) {
+	t.Parallel()
+	s := newOutServer(t, map[string]func(*jsonrpc.Message) string{"tools/call": func(m *jsonrpc.Message) string {
+		return fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32000,\"message\":\"no\",\"data\":\"%s\"}}\n\n", m.Bytes(m.ID), strings.Repeat("d", 50_000))
+	}})
+	cfg := Config{URL: s.url, MaxMemory: 1, StateDir: t.TempDir()}.withDefaults()
+	e, err := newEndpoint(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.wire.Close()
+	m, err := jsonrpc.Read([]byte(`{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"big"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := &modern{endpoint: e, revision: rev2026_07_28}
+	r := up.deliver(t.Context(), &delivery{msg: &m, method: m.Method, name: "big", id: 1, profile: legacyProfile(rev2025_11_25, nil, nil)}, deaf{})
+	r.judge()
+	r.done()
+	if r.verdict.RPCError == nil || len(r.verdict.RPCError.Data) != 50_002 || r.verdict.Reply.Raw != nil {
+		t.Errorf("%v: %.100s", r.verdict.Outcome, r.verdict.Why)
+	}
+}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"sync"
@@ -109,12 +110,26 @@ type reply struct {
 	kept   []func() // give back the memory that its bytes take
 }
 
-// done gives back what the reply still holds.
+// done gives back what the reply still holds. The verdict stays, without the
+// reply's bytes if they took room.
 func (r *reply) done() {
 	if r.finish != nil {
 		r.finish()
 		r.finish = nil
 	}
+	if len(r.kept) > 0 {
+		r.letGo()
+	}
+}
+
+func (r *reply) letGo() {
+	if e := r.verdict.RPCError; e != nil {
+		own := *e
+		own.Data = bytes.Clone(e.Data)
+		r.verdict.RPCError = &own
+	}
+	r.verdict.Reply = jsonrpc.Message{}
+	r.capture.Body, r.capture.Replies, r.capture.Broken = nil, nil, nil
 	for _, release := range r.kept {
 		release()
 	}
