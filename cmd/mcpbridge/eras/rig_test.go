@@ -117,7 +117,7 @@ func (r *rig) launch() {
 	if runtime.GOOS == "windows" {
 		env = append(env, "SYSTEMROOT="+os.Getenv("SYSTEMROOT"), "LOCALAPPDATA="+home, "APPDATA="+home)
 	}
-	command := append([]string{program(), "--state-dir=" + r.options.dir, "--server-id=crm", "--log-format=json", "--log-level=info"}, r.options.args...)
+	command := append([]string{program(), "--state-dir=" + r.options.dir, "--server-id=crm", "--linger=0", "--log-format=json", "--log-level=info"}, r.options.args...)
 	host, err := bridgetest.StartHost(bridgetest.HostOptions{
 		Command: append(command, r.options.url), Env: env, Dir: home,
 		Capabilities: r.options.capabilities, Answer: r.answer, NoAnswer: r.options.noAnswer, Batches: r.version == v2503,

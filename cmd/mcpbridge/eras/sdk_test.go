@@ -42,7 +42,7 @@ func sdkHost(t *testing.T, url, version string, updates chan<- string) *mcp.Clie
 		},
 	})
 	client.AddRoots(&mcp.Root{URI: "file:///here", Name: "here"})
-	cmd := exec.Command(program(), "--state-dir="+t.TempDir(), "--server-id=crm", url)
+	cmd := exec.Command(program(), "--state-dir="+t.TempDir(), "--server-id=crm", "--linger=0", url)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
 	ctx, cancel := context.WithTimeout(t.Context(), stepMax)
 	defer cancel()

@@ -218,6 +218,7 @@ func checkTaskSeen(r *rig, p pair) string {
 
 func checkTaskCancel(r *rig, p pair) string {
 	const args = `{"key":"cancel","ms":60000,"on_cancel":"stop"}`
+	r.up.Ledger().Reset() // polls of earlier tasks are none of this one
 	var id string
 	switch {
 	case r.modern():
