@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -237,4 +238,11 @@ func TestNoticesKeepTheirOrder(t *testing.T) {
 			t.Fatalf("notice %s came at place %d", n, i)
 		}
 	}
+}
+
+// peek reads the message of a request, and returns its body to be read again.
+func peek(r *http.Request) (io.ReadCloser, jsonrpc.Message) {
+	body, _ := io.ReadAll(r.Body)
+	m, _ := jsonrpc.Read(body)
+	return io.NopCloser(bytes.NewReader(body)), m
 }

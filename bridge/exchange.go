@@ -383,6 +383,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	x.concluded = true
 	x.mu.Unlock()
 	x.evidence.ended(r)
+	x.bridge.offers.refusedCall(x.profile, r)
 	k := x.bridge.keeper
 	if !told && x.doesNotFit(r) {
 		if _, given := k.giveHandle(x); given {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -56,23 +57,51 @@ func paramHeaders(schema []byte) ([]paramHeader, error) {
 	if len(schema) == 0 || !strings.Contains(string(schema), `"x-mcp-header"`) {
 		return nil, nil
 	}
-	w := headerWalk{seen: map[string]bool{}}
+	w := headerWalk{seen: map[string]bool{}, left: maxSchemaWork}
 	if err := w.object(schema, nil, true); err != nil {
 		return nil, err
 	}
 	return w.found, nil
 }
 
+// Bounds of looking for annotations: each level of a schema is read once more
+// for every level above it.
+const (
+	maxSchemaDepth = 64
+	maxSchemaWork  = 32 << 20 // bytes read, all levels together
+)
+
 type headerWalk struct {
 	found []paramHeader
 	seen  map[string]bool
+	depth int
+	left  int // of maxSchemaWork
 }
+
+// enter goes one level deeper, to value; leave is to be called in any case.
+func (w *headerWalk) enter(value []byte) error {
+	w.depth++
+	w.left -= len(value)
+	switch {
+	case w.depth > maxSchemaDepth:
+		return fmt.Errorf("its schema has an x-mcp-header and is nested deeper than %d levels", maxSchemaDepth)
+	case w.left < 0:
+		return errors.New("its schema has an x-mcp-header and is too large to be looked through for more")
+	}
+	return nil
+}
+
+func (w *headerWalk) leave() { w.depth-- }
 
 // object looks at one schema. reachable says that only "properties" keys led
 // here from the root.
 func (w *headerWalk) object(schema []byte, path []string, reachable bool) error {
 	if len(schema) == 0 || schema[0] != '{' {
 		return nil
+	}
+	defer w.leave()
+	if err := w.enter(schema); err != nil {
+		return err
 	}
 	for name, value := range jsonrpc.Members(schema) {
 		var err error
@@ -116,9 +145,14 @@ func (w *headerWalk) properties(value []byte, path []string, reachable bool) err
 // elsewhere walks what is not reachable by properties alone: an annotation
 // there makes the tool definition invalid.
 func (w *headerWalk) elsewhere(value []byte, path []string) error {
-	switch {
-	case len(value) == 0:
+	if len(value) == 0 || value[0] != '{' && value[0] != '[' {
 		return nil
+	}
+	defer w.leave()
+	if err := w.enter(value); err != nil {
+		return err
+	}
+	switch {
 	case value[0] == '{':
 		// A schema, or a map of schemas such as $defs or patternProperties.
 		for name, v := range jsonrpc.Members(value) {

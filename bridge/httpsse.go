@@ -34,6 +34,7 @@ type httpSSE struct {
 
 	mu       sync.Mutex
 	sessions map[string]*sseSession // by profile key
+	turn     int64                  // counts uses of sessions
 	errands  int                    // posts and questions nobody waits for
 	closed   bool
 	work     sync.WaitGroup // streams, posts, errands
@@ -79,10 +80,12 @@ func (u *httpSSE) prepare(ctx context.Context, p *profile) *reply {
 func (u *httpSSE) session(p *profile) *sseSession {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.turn++
 	s := u.sessions[p.key]
 	if s == nil || s.over() {
 		return u.openLocked(p, s != nil && (s.again || s.stood()))
 	}
+	s.used = u.turn
 	s.hurry()
 	return s
 }
@@ -94,9 +97,27 @@ func (u *httpSSE) openLocked(p *profile, again bool) *sseSession {
 		s.fail(notConnected(hostGone("the bridge is leaving")))
 		return s
 	}
+	s.used = u.turn
+	u.makeRoom(p)
 	u.sessions[p.key] = s
 	u.work.Go(func() { u.keep(s) })
 	return s
+}
+
+// makeRoom lets go of the session that was not used for longest, once nothing
+// waits on it, where there are too many for one more, of p; u.mu is held.
+func (u *httpSSE) makeRoom(p *profile) {
+	if len(u.sessions) < maxSessions || u.sessions[p.key] != nil {
+		return
+	}
+	var oldest *sseSession
+	for _, s := range u.sessions {
+		if oldest == nil || s.used < oldest.used {
+			oldest = s
+		}
+	}
+	delete(u.sessions, oldest.profile.key)
+	oldest.retire()
 }
 
 func (u *httpSSE) deliver(ctx context.Context, d *delivery, out sink) *reply {

@@ -17,7 +17,8 @@ import (
 // something on it.
 type sseSession struct {
 	profile *profile
-	again   bool // another session of this profile stood before
+	again   bool  // another session of this profile stood before
+	used    int64 // the turn in which it was asked for last, guarded by the upstream
 
 	ctx    context.Context // of the stream and of what depends on it
 	cancel context.CancelCauseFunc

@@ -32,6 +32,7 @@ type legacy struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session // by profile key
+	turn     int64               // counts uses of sessions
 	closed   bool
 	work     sync.WaitGroup // GET streams
 
@@ -69,7 +70,15 @@ type session struct {
 	handshake handshake
 	cancel    context.CancelFunc // ends the GET stream
 	suspected atomic.Bool        // being looked at
+
+	used  int64        // the turn in which it was asked for last, guarded by the upstream
+	users atomic.Int64 // deliveries under way
 }
+
+// maxSessions bounds the sessions of one upstream: a modern host may declare
+// other capabilities with each request, and each set needs one of its own. What
+// was not used for longest is let go of, unless something is under way on it.
+const maxSessions = 16
 
 // A handshake is what a server says of itself at first.
 type handshake struct {
@@ -137,19 +146,57 @@ func (u *legacy) prepare(ctx context.Context, p *profile) *reply {
 func (u *legacy) session(p *profile, again bool) *session {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.turn++
 	s := u.sessions[p.key]
 	if s != nil && (s.stands() || !s.over()) {
+		s.used = u.turn
 		return s
 	}
-	s = &session{profile: p, ready: make(chan struct{}), cancel: func() {}}
+	s = &session{used: u.turn, profile: p, ready: make(chan struct{}), cancel: func() {}}
 	if u.closed {
 		s.failure = notConnected(hostGone("the bridge is leaving"))
 		close(s.ready)
 		return s
 	}
+	u.makeRoom(p)
 	u.sessions[p.key] = s
 	u.work.Go(func() { u.open(s, again) })
 	return s
+}
+
+// makeRoom lets go of a session where there are too many for one more, of p;
+// u.mu is held.
+func (u *legacy) makeRoom(p *profile) {
+	if len(u.sessions) < maxSessions || u.sessions[p.key] != nil {
+		return
+	}
+	var oldest *session
+	for _, s := range u.sessions {
+		if s.over() && s.users.Load() == 0 && (oldest == nil || s.used < oldest.used) {
+			oldest = s
+		}
+	}
+	if oldest == nil {
+		return // no more of these than requests may be in flight
+	}
+	delete(u.sessions, oldest.profile.key)
+	oldest.cancel()
+	u.notices.do(func() {
+		ctx, cancel := context.WithTimeout(u.life, noticeTimeout)
+		defer cancel()
+		u.end(ctx, oldest)
+	})
+}
+
+// end tells the server that a session is over.
+func (u *legacy) end(ctx context.Context, s *session) {
+	if !s.stands() || s.id == "" || u.endpoint.keepSessions.Load() {
+		return
+	}
+	resp, err := u.endpoint.wire.Do(ctx, &wire.Request{Method: http.MethodDelete, Header: s.headers(acceptBoth)})
+	if err == nil {
+		resp.Body.Close()
+	}
 }
 
 func (s *session) over() bool {
@@ -327,6 +374,8 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 		s = u.session(d.profile, false)
 	}
 	d.session = s
+	s.users.Add(1)
+	defer s.users.Add(-1)
 	u.standing.remember(d)
 	body := pair{host: d.profile.era, upstream: legacyEra}.request(d.withTask(), d.id, d.common(metaPatch{drop: perRequest}))
 	h := s.headers(acceptBoth)
@@ -487,15 +536,7 @@ func (u *legacy) close(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for _, s := range open {
-		if s.id == "" || u.endpoint.keepSessions.Load() {
-			continue
-		}
-		wg.Go(func() {
-			resp, err := u.endpoint.wire.Do(ctx, &wire.Request{Method: http.MethodDelete, Header: s.headers(acceptBoth)})
-			if err == nil {
-				resp.Body.Close()
-			}
-		})
+		wg.Go(func() { u.end(ctx, s) })
 	}
 	wg.Wait()
 	u.work.Wait()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -26,7 +27,14 @@ type listens struct {
 	mu   sync.Mutex
 	open map[*listen]bool
 	uris map[string]int // resources that a legacy host subscribed to
+	room quota          // of listens
 }
+
+// Bounds of what one host may listen to.
+const (
+	maxListens = 64   // subscriptions/listen open at once
+	maxURIs    = 1024 // resources of one of them, or subscribed by a legacy host
+)
 
 // A listen is one subscriptions/listen of a modern host.
 type listen struct {
@@ -63,6 +71,9 @@ func readFilter(value []byte) (filter, error) {
 			if uri, ok := jsonrpc.String(item); ok {
 				f.uris[uri] = true
 			}
+		}
+		if len(f.uris) > maxURIs {
+			return f, fmt.Errorf("%d resources are too many: one subscription takes %d", len(f.uris), maxURIs)
 		}
 	}
 	f.tasks = readTaskIDs(jsonrpc.Get(value, "taskIds"))
@@ -151,6 +162,11 @@ func (l *listens) serve(x *exchange) {
 			[]byte(`{"requiredCapabilities":{"extensions":{"`+tasksExtension+`":{}}}}`))
 		return
 	}
+	if l.room.take(maxListens) > 0 {
+		x.reject(codeOverloaded, fmt.Sprintf("%d subscriptions are open already: end one of them first", maxListens), nil)
+		return
+	}
+	defer l.room.give()
 	limited := f.limit(l.bridge.offers.handshake(x.ctx, x.profile, handshakeWait))
 	limited.tasks = l.bridge.keeper.knownTasks(x.ctx, f.tasks)
 	one := &listen{x, limited}
@@ -216,16 +232,20 @@ func (l *listens) publish(method string, uri string) {
 	}
 }
 
-// subscribe counts a legacy host's interest in one resource.
-func (l *listens) subscribe(uri string, on bool) {
+// subscribe notes a legacy host's interest in one resource, or the end of it. It
+// reports whether there was room for it.
+func (l *listens) subscribe(uri string, on bool) bool {
 	l.mu.Lock()
-	if on {
-		l.uris[uri] = 1
-	} else {
+	fits := !on || len(l.uris) < maxURIs || l.uris[uri] > 0
+	switch {
+	case !on:
 		delete(l.uris, uri)
+	case fits:
+		l.uris[uri] = 1
 	}
 	l.mu.Unlock()
 	l.changed()
+	return fits
 }
 
 func (l *listens) wants(uri string) bool {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -219,7 +220,10 @@ func (x *exchange) subscribe() bool {
 		x.reject(codeInvalidParams, x.method+" needs params.uri", nil)
 		return true
 	}
-	x.bridge.listens.subscribe(uri, x.method == "resources/subscribe")
+	if !x.bridge.listens.subscribe(uri, x.method == "resources/subscribe") {
+		x.reject(codeOverloaded, fmt.Sprintf("%d resources are subscribed already: unsubscribe from some of them first", maxURIs), nil)
+		return true
+	}
 	if up := x.bridge.link.known(); up != nil && up.era() == legacyEra {
 		return false
 	}

@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -24,8 +26,14 @@ type offers struct {
 	mu     sync.Mutex
 	who    string            // the account whose offers these are
 	all    map[string]*offer // by profile version and key
+	turn   int64             // counts uses of offers
 	closed bool
 }
+
+// maxProfiles bounds the profiles whose offers are kept at hand: a modern host
+// may declare other capabilities with each request. What was not used for longest
+// is forgotten; its catalogue stays on disk.
+const maxProfiles = 16
 
 // An offer is the state of one profile.
 type offer struct {
@@ -38,7 +46,10 @@ type offer struct {
 	again     bool          // fetch once more when the fetch under way is done
 	changed   chan struct{} // closed and replaced with every change
 	loaded    bool
-	refused   bool // the last try met a refusal of the credentials
+	used      int64         // the turn in which it was asked for last
+	gone      bool          // forgotten: another may have its place
+	hurry     chan struct{} // somebody wants the list: no more pause before the next try
+	refused   bool          // the last try met a refusal of the credentials
 }
 
 func newOffers(b *Bridge) *offers {
@@ -66,9 +77,12 @@ func (o *offers) offer(p *profile) *offer {
 	key := p.version + " " + p.key
 	f := o.all[key]
 	if f == nil {
-		f = &offer{profile: p, changed: make(chan struct{})}
+		o.makeRoom()
+		f = &offer{profile: p, changed: make(chan struct{}), hurry: make(chan struct{}, 1)}
 		o.all[key] = f
 	}
+	o.turn++
+	f.used = o.turn
 	if !f.loaded {
 		f.loaded = true
 		if c := o.shelf.load(o.who, p, o.box); c != nil {
@@ -76,6 +90,33 @@ func (o *offers) offer(p *profile) *offer {
 		}
 	}
 	return f
+}
+
+// makeRoom forgets the offer that was not used for longest, where there are too
+// many for one more; o.mu is held.
+func (o *offers) makeRoom() {
+	if len(o.all) < maxProfiles {
+		return
+	}
+	var oldest string
+	for key, f := range o.all {
+		if oldest == "" || f.used < o.all[oldest].used {
+			oldest = key
+		}
+	}
+	f := o.all[oldest]
+	delete(o.all, oldest)
+	f.gone = true
+	f.announce()
+	f.wanted()
+}
+
+// wanted cuts a pause between two tries short.
+func (f *offer) wanted() {
+	select {
+	case f.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // knownHandshake is the handshake for p if it is known, else nil.
@@ -179,6 +220,9 @@ const firstSecond = time.Second
 
 // begin fetches the catalogue of f in the background; o.mu is held.
 func (o *offers) begin(f *offer) {
+	if f.fetching {
+		f.wanted()
+	}
 	if f.fetching || o.closed {
 		return
 	}
@@ -190,8 +234,15 @@ func (o *offers) begin(f *offer) {
 // ends the pause.
 const whileSignedOut = 15 * time.Second
 
-// keepFetching tries until there is a catalogue, with growing pauses: the host
-// was told, or will be, of nothing but the bridge's own tools until then.
+// Longest pauses between two tries: for a host that was told, or will be, of
+// nothing but the bridge's own tools, and for one that has a list to go on with.
+const (
+	maxListPause  = time.Minute
+	maxStalePause = 5 * time.Minute
+)
+
+// keepFetching tries until the catalogue is the present one, with growing
+// pauses, which end when somebody wants the list.
 func (o *offers) keepFetching(f *offer) {
 	pause := 250 * time.Millisecond
 	ctx := o.bridge.life
@@ -207,7 +258,11 @@ func (o *offers) keepFetching(f *offer) {
 			o.failed(f, failed)
 		}
 		o.mu.Lock()
-		done := ok && !f.again || o.closed || !ok && f.catalogue != nil && !o.bridge.access.needsSignIn()
+		done := ok && !f.again || o.closed || f.gone
+		longest := maxListPause
+		if f.catalogue != nil {
+			longest = maxStalePause
+		}
 		f.again = false
 		if done {
 			f.fetching = false
@@ -219,15 +274,31 @@ func (o *offers) keepFetching(f *offer) {
 			if o.bridge.access.needsSignIn() {
 				pause = max(pause, whileSignedOut)
 			}
-			if !o.bridge.access.wait(ctx, signedIn, pause) {
+			if !o.pause(ctx, f, signedIn, pause) {
 				break
 			}
-			pause = min(2*pause, time.Minute)
+			pause = min(2*pause, longest)
 		}
 	}
 	o.mu.Lock()
 	f.fetching = false
 	o.mu.Unlock()
+}
+
+// pause waits for about d before the next try for f, less long where somebody
+// wants the list and no person has to sign in first.
+func (o *offers) pause(ctx context.Context, f *offer, signedIn <-chan struct{}, d time.Duration) bool {
+	if o.bridge.access.needsSignIn() {
+		return o.bridge.access.wait(ctx, signedIn, d)
+	}
+	timer := time.NewTimer(d + rand.N(d/4+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.hurry:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // fetch gathers the tools and puts the new catalogue in place.
@@ -361,6 +432,14 @@ func (o *offers) hostInitialized() {
 	defer o.mu.Unlock()
 	if f := o.offer(p); f.catalogue == nil {
 		o.begin(f)
+	}
+}
+
+// refusedCall takes a call of the host whose credentials were refused to the
+// end. A 403 is about that call and says nothing of the list.
+func (o *offers) refusedCall(p *profile, r *reply) {
+	if r.capture.Status == http.StatusUnauthorized {
+		o.failed(&offer{profile: p}, r)
 	}
 }
 
