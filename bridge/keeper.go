@@ -29,6 +29,7 @@ type keeper struct {
 	mu        sync.Mutex
 	live      map[jobs.Handle]*exchange // whose deliveries this process makes
 	untold    []untold                  // ends written to the host, not yet taken as told
+	telling   bool                      // a timer waits for the host to live on after them
 	last      map[jobs.Handle]glance    // handles that were asked for without waiting
 	tended    bool                      // recovery and upkeep have begun
 	followed  map[jobs.Handle]bool      // status queries under way

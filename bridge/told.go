@@ -20,6 +20,7 @@ const toldAfter = time.Second
 type untold struct {
 	handle jobs.Handle
 	asked  bool // somebody asked for it by handle, or repeated the call
+	at     time.Time
 }
 
 // written notes that the end of a job was written to the host.
@@ -27,34 +28,67 @@ func (k *keeper) written(u untold) {
 	if k == nil || u.handle == "" {
 		return
 	}
+	u.at = time.Now()
 	k.mu.Lock()
 	k.untold = append(k.untold, u)
-	first := len(k.untold) == 1
+	first := len(k.untold) == 1 && !k.telling
+	k.telling = k.telling || first
 	k.mu.Unlock()
 	if first {
-		time.AfterFunc(toldAfter, k.hostLives)
+		time.AfterFunc(toldAfter, k.hostLivesOn)
 	}
 }
 
-// hostLives is called when the host proves that it read what was written.
+// hostLives is called when the host says something: it read what was written
+// before.
 func (k *keeper) hostLives() {
 	if k == nil || k.bridge.hostLeft.Load() {
 		return
 	}
 	if _, blocked := k.bridge.host.out.Blocked(); blocked {
-		time.AfterFunc(toldAfter, k.hostLives)
-		return
+		return // the time decides
 	}
-	for _, u := range k.takeUntold() {
+	k.told(k.takeUntold(0))
+}
+
+// hostLivesOn takes as told what was written long enough ago, and comes back
+// for the rest.
+func (k *keeper) hostLivesOn() {
+	_, blocked := k.bridge.host.out.Blocked()
+	if !blocked && !k.bridge.hostLeft.Load() {
+		k.told(k.takeUntold(toldAfter))
+	}
+	k.mu.Lock()
+	k.telling = len(k.untold) > 0 && !k.bridge.hostLeft.Load()
+	telling, again := k.telling, toldAfter
+	if telling && !blocked {
+		again = toldAfter - time.Since(k.untold[0].at)
+	}
+	k.mu.Unlock()
+	if telling {
+		time.AfterFunc(again, k.hostLivesOn)
+	}
+}
+
+func (k *keeper) told(list []untold) {
+	for _, u := range list {
 		k.journal.Note(u.handle, jobs.Note{Told: !u.asked, Read: u.asked})
 	}
 }
 
-func (k *keeper) takeUntold() []untold {
+// takeUntold takes the ends that were written that long ago or longer.
+func (k *keeper) takeUntold(age time.Duration) []untold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	list := k.untold
-	k.untold = nil
+	n := len(k.untold)
+	if age > 0 {
+		n = 0
+		for n < len(k.untold) && time.Since(k.untold[n].at) >= age {
+			n++
+		}
+	}
+	list := k.untold[:n:n]
+	k.untold = k.untold[n:]
 	return list
 }
 
@@ -64,7 +98,7 @@ func (k *keeper) hostLeft(why string) {
 	if k == nil || k.bridge.hostLeft.Swap(true) {
 		return
 	}
-	for _, u := range k.takeUntold() {
+	for _, u := range k.takeUntold(0) {
 		k.journal.Note(u.handle, jobs.Note{NobodyWait: why})
 	}
 	for _, x := range k.bridge.host.openCalls() {
