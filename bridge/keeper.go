@@ -148,8 +148,17 @@ func (k *keeper) begin(x *exchange) bool {
 	if choice == JournalOff || !effective(x.class) {
 		return k.repeatOfRead(x)
 	}
-	if b, ok := k.nextRound(x); ok {
-		k.take(x, b)
+	round, err := k.nextRound(x)
+	switch {
+	case errors.Is(err, jobs.ErrRoundUsed):
+		k.bridge.counters.Deduplicated(x.counterName())
+		k.answerHeld(x, round)
+		return false
+	case err != nil && !errors.Is(err, jobs.ErrNoSuchRound):
+		x.answerOurs(x.notJournaled(err), x.notSent("journal unavailable"))
+		return false
+	case err == nil:
+		k.take(x, round)
 		return true
 	}
 	b, err := k.settleContest(x.ctx, k.call(x))
@@ -345,23 +354,31 @@ func (k *keeper) expire(job jobs.Job) {
 }
 
 // nextRound finds the job that waits for the round that x is: never a
-// duplicate. A round that no job waits for is begun like a call.
-func (k *keeper) nextRound(x *exchange) (jobs.Begun, bool) {
+// duplicate. With ErrRoundUsed x is answered from the job, which was given this
+// round before; with ErrNoSuchRound, and no other error, it is begun like a call.
+func (k *keeper) nextRound(x *exchange) (jobs.Begun, error) {
 	state, ok := jsonrpc.String(x.msg.Field(jsonrpc.RequestState))
 	if !ok {
-		return jobs.Begun{}, false
+		return jobs.Begun{}, jobs.ErrNoSuchRound
 	}
-	job, err := k.journal.NextRound(x.ctx, k.account(), []byte(state))
+	job, err := k.journal.NextRound(x.ctx, k.call(x), []byte(state))
+	if errors.Is(err, jobs.ErrRoundUsed) {
+		return jobs.Begun{Hold: jobs.Joined, Job: job}, err
+	}
 	if err != nil {
-		return jobs.Begun{}, false
+		return jobs.Begun{}, err
 	}
-	return jobs.Begun{Job: job}, true
+	key, err := k.journal.Key(x.ctx, job)
+	if err != nil {
+		k.bridge.cfg.Log.Warn("a round goes out without its idempotency key", "handle", job.Handle, "error", err)
+	}
+	return jobs.Begun{Job: job, Key: key}, nil
 }
 
 // leftToOthers reports whether the end of a call is left open for another
 // process, which can go on with its stream or task: this one is leaving.
 func (k *keeper) leftToOthers(x *exchange, r *reply) bool {
-	return k.bridge.leaving.Load() && r.capture.Ended == classify.Cancelled && x.canBeResumed()
+	return k != nil && k.bridge.leaving.Load() && r.capture.Ended == classify.Cancelled && x.canBeResumed()
 }
 
 func (x *exchange) canBeResumed() bool {
@@ -411,7 +428,10 @@ func (x *exchange) endOf(r *reply) jobs.End {
 		e.State, e.Effect = jobs.OutcomeUnknown, jobs.Possible
 		e.HandleOut = x.bridge.cfg.JobTools != JobToolsNone
 		if r.capture.Ended == classify.Cancelled {
-			e.Evidence = jobs.CancelledByHost
+			e.Evidence = evidenceBridgeLeft
+			if x.wasCalledOff() {
+				e.Evidence = jobs.CancelledByHost
+			}
 		}
 	}
 	if e.State == jobs.Failed && e.Effect == jobs.None && e.Kind == jobs.NoResult && v.Outcome == classify.Unreachable {
@@ -419,6 +439,10 @@ func (x *exchange) endOf(r *reply) jobs.End {
 	}
 	return e
 }
+
+// evidenceBridgeLeft is that of a call which the bridge let go because it or
+// its host left, not because anybody wanted the call cancelled.
+const evidenceBridgeLeft jobs.Evidence = "bridge_left"
 
 func jobEffect(e classify.Effect) jobs.Effect {
 	switch e {

@@ -42,6 +42,7 @@ type Begun struct {
 
 	Key     string // idempotency key to send; "" if there is none
 	Claimed bool   // the earlier job's owner was gone and it is ours now: recover it
+	Waits   bool   // the earlier job waits for the host of this call now: Note NobodyWait if it cannot be told
 
 	Others   []Handle  // jobs of the same tool that are open or unknown (at most 3)
 	Past     Handle    // the same call, whose window is over: to be mentioned once
@@ -315,7 +316,7 @@ func (t *txn) others(tool Print) []Handle {
 func (t *txn) answerFrom(b Begun, j Job, self string) (Begun, error) {
 	switch {
 	case b.Hold == KeptEnd:
-		j.Waiter = self
+		j.Waiter, b.Waits = self, true
 		j.observe(t.now, "answered a repeat", "")
 		t.save(&j)
 	case !j.State.Settled() && j.State != OutcomeUnknown && t.lost(j.Owner):
@@ -325,7 +326,7 @@ func (t *txn) answerFrom(b Begun, j Job, self string) (Begun, error) {
 			b.Hold = Unknown
 		}
 	case b.Hold == Joined && !j.HandleOut && t.lost(j.Waiter):
-		j.Waiter = self
+		j.Waiter, b.Waits = self, true
 		t.save(&j)
 	}
 	b.Job = j

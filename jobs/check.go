@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
 )
@@ -23,12 +24,18 @@ func (j *Journal) Check(ctx context.Context) error {
 				c.job(&job)
 			}
 		}
-		for _, table := range []store.Table{tableTimes, tableDue, tableLive, tablePrints, tableRounds, tableBodies} {
+		for _, table := range []store.Table{tableTimes, tableDue, tableLive, tablePrints, tableBodies} {
 			c.table(table)
 		}
 		for k, v := range t.tx.Scan(tableKeys, nil) {
 			if job, ok := t.job(Handle(v)); !ok || string(job.KeyPrint[:]) != string(k) {
 				c.find("key %x names job %s, which has another or is gone", k, v)
+			}
+		}
+		for k, v := range t.tx.Scan(tableRounds, nil) {
+			if job, ok := t.job(Handle(v)); !ok || string(job.Round[:]) != string(k) &&
+				!slices.ContainsFunc(job.UsedRounds, func(p Print) bool { return string(p[:]) == string(k) }) {
+				c.find("round %x names job %s, which has another or is gone", k, v)
 			}
 		}
 		for k := range c.rows {
@@ -75,6 +82,8 @@ func (c *checker) job(j *Job) {
 		c.find("job %s keeps a result that it may not", j.Handle)
 	case j.State == OutcomeUnknown && j.Effect == None:
 		c.find("job %s is unknown and without effect", j.Handle)
+	case !j.Round.IsZero() && c.t.tx.Get(tableRounds, j.Round[:]) == nil:
+		c.find("job %s waits for a round that has no row", j.Handle)
 	case j.seen() && !j.State.Settled():
 		c.find("job %s is %s and its end is known to somebody", j.Handle, j.State)
 	}

@@ -55,7 +55,7 @@
 //	keys
 //	  PRINT                 HANDLE of the last job with that idempotency key
 //	rounds
-//	  PRINT                 HANDLE of the job that waits for that requestState
+//	  PRINT                 HANDLE of the last job that was given that requestState
 //	asks
 //	  HANDLE N              Ask as JSON
 package jobs

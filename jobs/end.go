@@ -110,7 +110,8 @@ func (t *txn) settle(j *Job, seen Seen, e End) error {
 		return err
 	}
 	j.Effect, j.Evidence, j.EndedBy = e.Effect, e.Evidence, e.EndedBy
-	j.Questions, j.Round = nil, Print{}
+	j.Questions = nil
+	t.useRound(j)
 	if e.State == OutcomeUnknown {
 		j.Waiter = "" // who waited is told so, or is gone
 	}

@@ -18,6 +18,7 @@ var (
 	ErrNeedsPerson = errors.New("a person has to agree")
 	ErrNeedsWhy    = errors.New("a reason is needed")
 	ErrNoSuchRound = errors.New("no job waits for this input")
+	ErrRoundUsed   = errors.New("this input was given before")
 	ErrNoQuestion  = errors.New("no such question")
 	ErrNotLost     = errors.New("its owner is not gone")
 	ErrTooMany     = errors.New("too many")

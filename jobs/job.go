@@ -163,6 +163,7 @@ type Job struct {
 	SealedResume []byte     `json:"sealedResume,omitempty"` // see Resumption
 	Round        Print      `json:"round,omitzero"`         // digest of the requestState given out
 	Rounds       int        `json:"rounds,omitempty"`
+	UsedRounds   []Print    `json:"usedRounds,omitempty"` // digests that Round was before, oldest first
 
 	Arguments  Body `json:"arguments"`
 	Result     Body `json:"result"`
@@ -207,6 +208,7 @@ const (
 	firstEvents  = 8
 	maxNote      = 300 // bytes of one event's note
 	maxQuestions = 16  // open questions of one job
+	maxUsed      = 32  // rounds of one job that are known again
 	maxMessage   = 500 // bytes of a progress message
 )
 

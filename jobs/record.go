@@ -153,30 +153,41 @@ func (j *Journal) Await(ctx context.Context, h Handle, requestState []byte) (Job
 			return err
 		}
 		job.Round = roundPrint(job.Account, requestState)
+		t.put(tableRounds, job.Round[:], []byte(h))
 		job.observe(t.now, "input required", "")
 		return nil
 	})
 }
 
 // NextRound finds the job that waits for a requestState, makes it ours and
-// moves it to working. A state that no job of the account waits for, or that
-// was used before, is ErrNoSuchRound.
-func (j *Journal) NextRound(ctx context.Context, a Account, requestState []byte) (Job, error) {
-	self, err := j.self(ctx)
+// moves it to working; of the call its account, tool and arguments count. A
+// state that the same call brought before, or too late, is ErrRoundUsed, with
+// the job it belongs to; one that no job of the account is known to have waited
+// for is ErrNoSuchRound.
+func (j *Journal) NextRound(ctx context.Context, c Call, requestState []byte) (Job, error) {
+	p, err := j.prepare(ctx, c)
 	if err != nil {
 		return Job{}, err
 	}
 	var job Job
-	round := roundPrint(a, requestState)
+	round := roundPrint(c.Account, requestState)
 	err = j.update(ctx, func(t *txn) error {
 		var ok bool
-		if job, ok = t.job(Handle(t.tx.Get(tableRounds, round[:]))); !ok || job.State != InputRequired || job.Account != a {
+		job, ok = t.job(Handle(t.tx.Get(tableRounds, round[:])))
+		switch {
+		case !ok || job.Account != c.Account:
 			return ErrNoSuchRound
+		case job.State != InputRequired || job.Round != round:
+			if job.Fingerprint != p.print { // a server that gives every call the same state
+				return ErrNoSuchRound
+			}
+			return fmt.Errorf("job %s: %w", job.Handle, ErrRoundUsed)
 		}
 		if err := job.move(Working, job.Seen(), t.now); err != nil {
 			return err
 		}
-		job.Round, job.Owner, job.Waiter = Print{}, self, self
+		t.useRound(&job)
+		job.Owner, job.Waiter = p.owner, p.owner
 		job.Rounds++
 		job.observe(t.now, "next round", "")
 		t.save(&job)
@@ -186,6 +197,30 @@ func (j *Journal) NextRound(ctx context.Context, a Account, requestState []byte)
 		j.hold(job, nil)
 	}
 	return job, err
+}
+
+// useRound makes the round that a job waits for one that is over. It stays
+// known: a host that sends it again must not make the call again.
+func (t *txn) useRound(j *Job) {
+	if j.Round.IsZero() {
+		return
+	}
+	if !slices.Contains(j.UsedRounds, j.Round) {
+		j.UsedRounds = append(j.UsedRounds, j.Round)
+	}
+	if len(j.UsedRounds) > maxUsed {
+		t.dropRound(j, j.UsedRounds[0])
+		j.UsedRounds = slices.Delete(j.UsedRounds, 0, 1)
+	}
+	j.Round = Print{}
+}
+
+// dropRound forgets a round, unless another job has come to wait for an equal
+// one.
+func (t *txn) dropRound(j *Job, round Print) {
+	if string(t.tx.Get(tableRounds, round[:])) == string(j.Handle) {
+		t.delete(tableRounds, round[:])
+	}
 }
 
 func roundPrint(a Account, requestState []byte) Print {

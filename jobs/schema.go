@@ -105,7 +105,7 @@ type entry struct {
 // entries lists the rows of all indexes for a job; what they are follows from
 // the record alone.
 func (j *Job) entries() []entry {
-	e := make([]entry, 0, 7)
+	e := make([]entry, 0, 5)
 	e = append(e,
 		entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}},
 		entry{tableDue, timeKey(j.due(), j.Handle), []byte{}})
@@ -115,9 +115,6 @@ func (j *Job) entries() []entry {
 			entry{tableLive, timeKey(j.CreatedAt, j.Handle), b},
 			entry{tablePrints, printKey(j.Fingerprint, j.CreatedAt, j.Handle), b},
 			entry{tablePrints, printKey(j.ToolPrint, j.CreatedAt, j.Handle), b})
-	}
-	if !j.Round.IsZero() {
-		e = append(e, entry{tableRounds, j.Round[:], []byte(j.Handle)})
 	}
 	return e
 }

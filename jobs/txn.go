@@ -91,6 +91,9 @@ func (t *txn) save(j *Job) {
 			t.put(e.table, e.key, e.value)
 		}
 	}
+	if !j.Round.IsZero() && t.tx.Get(tableRounds, j.Round[:]) == nil {
+		t.put(tableRounds, j.Round[:], []byte(j.Handle))
+	}
 	t.before[j.Handle] = rows
 	t.touched[j.Handle] = *j
 }
@@ -104,6 +107,12 @@ func (t *txn) remove(j *Job) {
 	}
 	if k := j.KeyPrint; !k.IsZero() && string(t.tx.Get(tableKeys, k[:])) == string(j.Handle) {
 		t.delete(tableKeys, k[:])
+	}
+	if !j.Round.IsZero() {
+		t.dropRound(j, j.Round)
+	}
+	for _, round := range j.UsedRounds {
+		t.dropRound(j, round)
 	}
 	t.dropAsks(j.Handle)
 	t.delete(tableJobs, []byte(j.Handle))

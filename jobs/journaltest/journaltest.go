@@ -783,19 +783,40 @@ func rounds(h *harness) {
 	_, err := h.j.Await(ctx, job.Handle, []byte("state-1"))
 	h.ok(err)
 	other := h.open()
-	_, err = other.NextRound(ctx, jobs.Account{Server: "crm", Principal: "other"}, []byte("state-1"))
+	c := call(`{}`)
+	stranger := c
+	stranger.Account = jobs.Account{Server: "crm", Principal: "other"}
+	_, err = other.NextRound(ctx, stranger, []byte("state-1"))
 	h.refused(err, jobs.ErrNoSuchRound)
-	next, err := other.NextRound(ctx, job.Account, []byte("state-1"))
+	next, err := other.NextRound(ctx, c, []byte("state-1"))
 	h.ok(err)
 	if next.Handle != job.Handle || next.Rounds != 1 || next.State != jobs.Working {
 		h.Fatalf("next round: %+v", next)
 	}
-	_, err = other.NextRound(ctx, job.Account, []byte("state-1"))
+	used, err := other.NextRound(ctx, c, []byte("state-1"))
+	h.refused(err, jobs.ErrRoundUsed)
+	if used.Handle != job.Handle || used.State != jobs.Working {
+		h.Fatalf("a used round: %+v", used)
+	}
+	_, err = other.NextRound(ctx, call(`{"other":1}`), []byte("state-1"))
+	h.refused(err, jobs.ErrNoSuchRound)
+	_, err = other.NextRound(ctx, c, []byte("state-2"))
 	h.refused(err, jobs.ErrNoSuchRound)
 	_, err = h.j.Finish(ctx, job.Handle, done(`1`))
 	h.refused(err, jobs.ErrNotOwner)
 	h.finish(other, job.Handle, done(`2`))
 	h.result(job.Handle, `2`)
+	used, err = h.j.NextRound(ctx, c, []byte("state-1"))
+	h.refused(err, jobs.ErrRoundUsed)
+	if used.Handle != job.Handle || used.State != jobs.Completed {
+		h.Fatalf("a used round of a job that has ended: %+v", used)
+	}
+	// A state that another call is given too is that call's.
+	second := h.sent(h.j, call(`{"second":1}`))
+	_, err = h.j.Await(ctx, second.Handle, []byte("state-1"))
+	h.ok(err)
+	_, err = h.j.NextRound(ctx, call(`{"second":1}`), []byte("state-1"))
+	h.ok(err)
 }
 
 func waitOther(h *harness) {
