@@ -20,7 +20,7 @@ const programVariable = "MCPBRIDGE"
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8") // most of these tests wait for the clock
+		_ = f.Value.Set("10") // most of these tests wait for the clock
 	}
 	dir, err := os.MkdirTemp("", "mcpbridge-hostside-")
 	if err == nil && os.Getenv(programVariable) == "" {

@@ -27,7 +27,7 @@ const (
 // lines and holds a bounded part of what waits, and leaves at the end of stdin.
 func TestStdoutReaderThatStops(t *testing.T) {
 	t.Parallel()
-	const calls, size = 48, 1 << 20
+	const calls, size = 40, 1 << 20
 	url, arrived := startBlobs(t, size)
 	p := startPlain(t, append(plainCommand(t, "--max-memory=8MiB", "--linger=0"), url)...)
 	p.initialize()
@@ -51,7 +51,7 @@ func TestStdoutReaderThatStops(t *testing.T) {
 	default:
 	}
 	_ = p.in.Close()
-	p.ends(drain + drainSlack + slack)
+	p.ends(drain + drainSlack + 2*slack)
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -137,7 +137,7 @@ func TestStderrThatNobodyReads(t *testing.T) {
 		}
 	}
 	_ = p.in.Close()
-	p.ends(drain + drainSlack + slack)
+	p.ends(drain + drainSlack + 2*slack)
 	// It was loud indeed: a pipe's worth waits in stderr.
 	buf := make([]byte, 32<<10)
 	if n, _ := p.errs.Read(buf); n < 4<<10 {
@@ -264,7 +264,7 @@ func TestFailedStdoutWrite(t *testing.T) {
 	p.initialize()
 	_ = p.out.Close()
 	p.send(message("1", "ping", "{}"))
-	p.ends(drain + drainSlack + slack)
+	p.ends(drain + drainSlack + 2*slack)
 }
 
 // A host whose process is gone while something else keeps its pipes open is

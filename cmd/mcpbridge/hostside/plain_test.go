@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -58,12 +60,19 @@ func startPlain(t testing.TB, command ...string) *plain {
 	return p
 }
 
+// stop ends the process and looks at what is left in stderr.
 func (p *plain) stop() {
 	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+	if p.errs.SetReadDeadline(time.Now().Add(50*time.Millisecond)) == nil { // its worker may have it open still
+		log, _ := io.ReadAll(p.errs)
+		if bytes.Contains(log, []byte("DATA RACE")) || bytes.Contains(log, []byte("panic:")) {
+			p.t.Errorf("standard error: %s", log)
+		}
+	}
 	for _, f := range []*os.File{p.in, p.out, p.errs} {
 		_ = f.Close() // or is closed already
 	}
-	<-p.exited
 }
 
 func plainCommand(t testing.TB, args ...string) []string {
@@ -126,7 +135,10 @@ func (p *plain) ends(within time.Duration) {
 	select {
 	case <-p.exited:
 	case <-ctx.Done():
-		p.t.Errorf("the process is still there after %v", within)
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		_ = p.errs.SetReadDeadline(time.Now().Add(3 * time.Second))
+		log, _ := io.ReadAll(p.errs)
+		p.t.Errorf("the process is still there after %v: %s", within, log)
 	}
 }
 
