@@ -17,6 +17,16 @@ func (c *Credentials) SignOut(ctx context.Context, forget bool) error {
 	return c.oauth.signOut(ctx, forget)
 }
 
+// Stored tries once more to store tokens that the store could not take, and
+// returns why it cannot; nil if nothing is left to store. Until it can, this
+// process alone is signed in.
+func (c *Credentials) Stored() error {
+	if c.oauth == nil {
+		return nil
+	}
+	return c.oauth.flush(0)
+}
+
 // Principal returns the id of the account that jobs belong to. It changes when a
 // person signs in.
 func (c *Credentials) Principal() (string, error) {
@@ -102,6 +112,9 @@ func (o *oauth) status() (Status, error) {
 }
 
 func (o *oauth) account() (string, error) {
+	if u := o.held(o.cfg.Store.stamp("servers", o.name)); u != nil && u.fresh {
+		return u.settings.Account, nil
+	}
 	var s settings
 	found, err := o.cfg.Store.getPlain("servers", o.name, &s)
 	if err != nil || !found || !o.given.fits(&s) {

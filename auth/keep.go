@@ -1,24 +1,31 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"time"
 )
 
-// keep stores the outcome of a sign-in: first the tokens, then the settings that
-// name them. A crash in between leaves the old sign-in in force.
+// keepWait is how long the outcome of a sign-in waits for a renewal under way.
+const keepWait = 5 * time.Second
+
+// keep stores the outcome of a sign-in. A renewal under way comes before it, so
+// that it does not replace the new tokens.
 func (o *oauth) keep(p *pending, t tokens) error {
 	if p.Settings.UseIDToken && t.id.IsZero() {
 		return errors.New(`token response: field "id_token" is missing, and --use-id-token is set; the scope openid may be needed`)
+	}
+	s := p.Settings
+	s.Record = recordName(s.Issuer, s.ClientID, s.Resource, o.cfg.Principal)
+	ctx, cancel := context.WithTimeout(o.life, keepWait)
+	defer cancel()
+	if unlock, err := o.cfg.Store.lock(ctx, "token-"+s.Record); err == nil {
+		defer unlock()
 	}
 	earlier, err := o.reload()
 	if err != nil {
 		return err
 	}
-	o.mu.Lock()
-	last := o.settings
-	o.mu.Unlock()
-	now, s := time.Now(), p.Settings
 	account, err := o.cfg.Store.accountID(s.Issuer, t.subject, earlier)
 	if err != nil {
 		return err
@@ -30,19 +37,10 @@ func (o *oauth) keep(p *pending, t tokens) error {
 	if earlier != nil && earlier.Issuer == s.Issuer {
 		base.Subject = either(t.subject, earlier.Subject)
 	}
-	r := base.renewedWith(t, now)
-	s.Record = recordName(s.Issuer, s.ClientID, s.Resource, o.cfg.Principal)
+	r := base.renewedWith(t, time.Now())
 	s.Account = account
-	if err := o.cfg.Store.putSealed("tokens", s.Record, r); err != nil {
-		return err
-	}
-	if err := o.cfg.Store.putPlain("servers", o.name, &s); err != nil {
-		return err
-	}
+	o.preserve(&s, r, true)
 	o.signedIn(&s, r)
-	if last != nil && last.Record != "" && last.Record != s.Record {
-		return o.cfg.Store.remove("tokens", last.Record)
-	}
 	return nil
 }
 

@@ -34,6 +34,7 @@ type oauth struct {
 	stamp     time.Time  // of the settings file when it was read
 	settings  *settings
 	record    *record
+	unwritten *unwritten
 	challenge Challenge
 	stepUp    []string // scopes that calls were refused for
 	refused   int64    // serial of the last token that was refused
@@ -60,6 +61,7 @@ func (o *oauth) close() {
 	o.end()
 	o.mu.Unlock()
 	o.work.Wait()
+	_ = o.flush(0) // the warning was given
 }
 
 // options is what is configured, completed by the last sign-in.
@@ -76,6 +78,11 @@ func (o *oauth) reload() (*record, error) {
 	o.mu.Lock()
 	o.stamp = stamp
 	o.mu.Unlock()
+	held := o.held(stamp)
+	if held != nil && held.fresh {
+		o.adopt(held.settings, held.record)
+		return held.record, nil
+	}
 	var s settings
 	found, err := o.cfg.Store.getPlain("servers", o.name, &s)
 	if err != nil {
@@ -85,17 +92,27 @@ func (o *oauth) reload() (*record, error) {
 		o.adopt(nil, nil)
 		return nil, nil
 	}
-	var r record
-	if s.Record != "" {
-		if found, err = o.cfg.Store.getSealed("tokens", s.Record, &r); err != nil {
-			return nil, err
-		}
+	r, err := o.storedRecord(&s)
+	if held.supersedes(&s, r) {
+		r, err = held.record, nil
 	}
-	if s.Record == "" || !found {
-		o.adopt(&s, nil)
+	if err != nil {
+		return nil, err
+	}
+	o.adopt(&s, r)
+	return r, nil
+}
+
+// storedRecord reads the record that s names; nil if there is none.
+func (o *oauth) storedRecord(s *settings) (*record, error) {
+	if s.Record == "" {
 		return nil, nil
 	}
-	o.adopt(&s, &r)
+	var r record
+	found, err := o.cfg.Store.getSealed("tokens", s.Record, &r)
+	if err != nil || !found {
+		return nil, err
+	}
 	return &r, nil
 }
 
@@ -120,6 +137,7 @@ func (o OAuth) fits(s *settings) bool {
 // current returns the record in memory if its token is good and no process has
 // signed in or out since, else the stored one.
 func (o *oauth) current() (*record, error) {
+	_ = o.flush(writeEvery) // the warning was given
 	stamp := o.cfg.Store.stamp("servers", o.name)
 	o.mu.Lock()
 	r, same := o.record, stamp.Equal(o.stamp)

@@ -58,10 +58,7 @@ func (o *oauth) renewOnce(ctx context.Context, serial int64) (*record, error) {
 		return nil, o.renewalFailed(err, r, s)
 	}
 	next := r.renewedWith(got, time.Now())
-	if err := o.cfg.Store.putSealed("tokens", s.Record, next); err != nil {
-		return nil, err
-	}
-	o.adopt(s, next)
+	o.preserve(s, next, false)
 	return next, nil
 }
 
@@ -117,13 +114,11 @@ func (o *oauth) forgetTokens(cause error, r *record, s *settings) error {
 	empty := *r
 	empty.Access, empty.Refresh, empty.IDToken = storedSecret{}, storedSecret{}, storedSecret{}
 	empty.Serial = nextSerial(r, time.Now())
-	err := o.cfg.Store.putSealed("tokens", s.Record, &empty)
+	o.preserve(s, &empty, false)
 	if lostClient(codeOf(cause)) {
-		err = errors.Join(err, o.cfg.Store.remove("clients", o.clientName(s.Issuer)))
-	}
-	o.adopt(s, &empty)
-	if err != nil {
-		return err
+		if err := o.cfg.Store.remove("clients", o.clientName(s.Issuer)); err != nil {
+			return err
+		}
 	}
 	return fmt.Errorf("%w: %w", ErrSignInNeeded, cause)
 }

@@ -46,6 +46,9 @@ func (a *account) login(ctx context.Context, noBrowser bool) error {
 		}
 		return signInFailed(fmt.Errorf("sign in to %s: %w", a.opt.Server, err))
 	}
+	if err := a.credentials.Stored(); err != nil {
+		return fmt.Errorf("sign in to %s: the tokens came but cannot be stored: %w", a.opt.Server, err)
+	}
 	who, err := a.credentials.Principal()
 	if err != nil {
 		return err
