@@ -48,18 +48,35 @@ func (x *exchange) door() door {
 	return noDoor
 }
 
-// taskCreated answers x with the task of a job.
+// taskCreated answers x at the new door with the task of a job.
 func (x *exchange) taskCreated(job *jobs.Job) [][]byte {
-	if x.door() == newDoor {
-		task := x.task(job, newDoor, nil)
-		return resultLine(x.id, concat(`{"resultType":"task",`, task[1:]))
-	}
-	return resultLine(x.id, concat(`{"task":`, x.task(job, oldDoor, nil), `}`))
+	task := x.task(job)
+	return resultLine(x.id, concat(`{"resultType":"task",`, task[1:]))
 }
 
-// task is a job as the Task object of a door; payload members are added.
-func (x *exchange) task(job *jobs.Job, d door, payload []member) []byte {
-	status, message := x.taskStatus(job, d)
+// oldTask is a job as the Task object of 2025-11-25. Its status takes a look at
+// the result, and an error is the journal's.
+func (x *exchange) oldTask(job *jobs.Job) ([]byte, error) {
+	status, message := x.taskStatus(job, oldDoor)
+	if status == "completed" {
+		failed, err := x.bridge.keeper.endedInError(x.ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		if failed {
+			status = "failed"
+		}
+	}
+	return taskObject(job, oldDoor, status, message, nil), nil
+}
+
+// task is a job as the Task object of the new door; payload members are added.
+func (x *exchange) task(job *jobs.Job, payload ...member) []byte {
+	status, message := x.taskStatus(job, newDoor)
+	return taskObject(job, newDoor, status, message, payload)
+}
+
+func taskObject(job *jobs.Job, d door, status, message string, payload []member) []byte {
 	out := concat(`{"taskId":`, quote(string(job.Handle)), `,"status":`, quote(status))
 	if message != "" {
 		out = concat(out, `,"statusMessage":`, quote(message))
@@ -81,7 +98,8 @@ func (x *exchange) task(job *jobs.Job, d door, payload []member) []byte {
 	return append(out, '}')
 }
 
-// taskStatus is a job's state in the words of a door. An unknown outcome is an
+// taskStatus is a job's state in the words of a door, as far as it can be told
+// without the result (see oldTask). An unknown outcome is an
 // end for a task: SEP-2663 keeps "failed" for JSON-RPC errors, 2025-11-25 has
 // it for every failure.
 func (x *exchange) taskStatus(job *jobs.Job, d door) (status, message string) {
@@ -117,17 +135,33 @@ func (x *exchange) taskStatus(job *jobs.Job, d door) (status, message string) {
 		}
 		return "failed", text
 	}
-	if d == oldDoor && x.bridge.keeper.endedInError(x.ctx, job) {
-		return "failed", text
-	}
 	return "completed", text
 }
 
 // endedInError reports whether the result of a completed job is an error of
 // the tool.
-func (k *keeper) endedInError(ctx context.Context, job *jobs.Job) bool {
+func (k *keeper) endedInError(ctx context.Context, job *jobs.Job) (bool, error) {
+	result, kind, err := k.keptEnd(ctx, job)
+	return kind == jobs.ToolAnswer && string(jsonrpc.Get(result, "isError")) == "true", err
+}
+
+// keptEnd is the result of a job as the journal has it, with NoResult where none
+// is kept. An error means that the journal cannot say.
+func (k *keeper) keptEnd(ctx context.Context, job *jobs.Job) ([]byte, jobs.Kind, error) {
 	result, kind, err := k.journal.Result(ctx, job.Handle)
-	return err == nil && kind == jobs.ToolAnswer && string(jsonrpc.Get(result, "isError")) == "true"
+	switch {
+	case errors.Is(err, jobs.ErrNoResult):
+		return nil, jobs.NoResult, nil
+	case err != nil:
+		return nil, jobs.NoResult, err
+	}
+	return result, kind, nil
+}
+
+// journalFails answers a request about a task that the journal cannot answer
+// now. It says nothing about the task, which is as it was.
+func (x *exchange) journalFails(err error) {
+	x.reject(codeJournal, "the journal cannot be read at the moment: "+err.Error(), nil)
 }
 
 // answerTasks answers tasks/* of a host from the journal. It reports whether x
@@ -164,7 +198,11 @@ func (x *exchange) answerTasks() bool {
 		return true
 	}
 	job, err := k.journal.Find(x.ctx, h)
-	if err != nil || !k.mayShow(&job) {
+	switch {
+	case err != nil && !errors.Is(err, jobs.ErrNotFound):
+		x.journalFails(err)
+		return true
+	case err != nil || !k.mayShow(&job):
 		x.reject(codeInvalidParams, "no task has this id", nil)
 		return true
 	}
@@ -176,7 +214,12 @@ func (x *exchange) answerTasks() bool {
 func (k *keeper) serveTask(x *exchange, job jobs.Job, d door) {
 	switch x.method {
 	case "tasks/get":
-		x.answerText(x.taskReply(x.detailedTask(&job, d), d))
+		task, err := x.detailedTask(&job, d)
+		if err != nil {
+			x.journalFails(err)
+			return
+		}
+		x.answerText(x.taskReply(task, d))
 		k.noteRead(&job, d)
 	case "tasks/update":
 		for _, answer := range x.answersOf() {
@@ -200,10 +243,11 @@ func (x *exchange) taskReply(task []byte, d door) [][]byte {
 }
 
 // detailedTask is a task with what its status brings: at the new door the
-// result, the error or the open questions are part of it.
-func (x *exchange) detailedTask(job *jobs.Job, d door) []byte {
+// result, the error or the open questions are part of it. An error is the
+// journal's.
+func (x *exchange) detailedTask(job *jobs.Job, d door) ([]byte, error) {
 	if d == oldDoor {
-		return x.task(job, d, nil)
+		return x.oldTask(job)
 	}
 	k := x.bridge.keeper
 	status, _ := x.taskStatus(job, d)
@@ -213,30 +257,37 @@ func (x *exchange) detailedTask(job *jobs.Job, d door) []byte {
 		for _, q := range job.Questions {
 			questions = appendMember(questions, q.ID, q.Request)
 		}
-		return x.task(job, d, []member{{"inputRequests", append(questions, '}')}})
+		return x.task(job, member{"inputRequests", append(questions, '}')}), nil
 	case "completed":
-		result, kind, err := k.journal.Result(x.ctx, job.Handle)
-		if err != nil || kind != jobs.ToolAnswer {
+		result, kind, err := k.keptEnd(x.ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		if kind != jobs.ToolAnswer {
 			text := x.jobNote(job).String()
 			result = concat(`{"content":[`, textBlock(text), `],"isError":`, strconv.FormatBool(job.State != jobs.Completed), `}`)
 		}
 		if len(jsonrpc.Get(result, "resultType")) == 0 {
 			result = jsonrpc.With(result, "resultType", []byte(`"complete"`))
 		}
-		return x.task(job, d, []member{{"result", result}})
+		return x.task(job, member{"result", result}), nil
 	case "failed":
-		return x.task(job, d, []member{{"error", k.taskError(x, job)}})
+		value, err := k.taskError(x, job)
+		if err != nil {
+			return nil, err
+		}
+		return x.task(job, member{"error", value}), nil
 	}
-	return x.task(job, d, nil)
+	return x.task(job), nil
 }
 
 // taskError is the JSON-RPC error of a failed job: upstream's, else one of ours.
-func (k *keeper) taskError(x *exchange, job *jobs.Job) []byte {
-	result, kind, err := k.journal.Result(x.ctx, job.Handle)
-	if err == nil && kind == jobs.ErrorValue {
-		return result
+func (k *keeper) taskError(x *exchange, job *jobs.Job) ([]byte, error) {
+	result, kind, err := k.keptEnd(x.ctx, job)
+	if err != nil || kind == jobs.ErrorValue {
+		return result, err
 	}
-	return concat(`{"code":`, strconv.Itoa(codeUnreachable), `,"message":`, quote(x.jobNote(job).String()), `}`)
+	return concat(`{"code":`, strconv.Itoa(codeUnreachable), `,"message":`, quote(x.jobNote(job).String()), `}`), nil
 }
 
 // noteRead notes that an end was read through a door that shows it.
@@ -256,16 +307,22 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 		}
 		latest, err := k.journal.Wait(x.ctx, job.Handle, job.Seen())
 		if err != nil {
-			return // cancelled, or the bridge leaves
+			if x.ctx.Err() == nil { // else cancelled, or the bridge leaves
+				x.journalFails(err)
+			}
+			return
 		}
 		job = k.lookAfter(x.ctx, latest)
 	}
 	related := member{metaRelated, concat(`{"taskId":`, quote(string(job.Handle)), `}`)}
-	result, kind, err := k.journal.Result(x.ctx, job.Handle)
+	result, kind, err := k.keptEnd(x.ctx, &job)
 	switch {
-	case err == nil && kind == jobs.ToolAnswer:
+	case err != nil:
+		x.journalFails(err)
+		return
+	case kind == jobs.ToolAnswer:
 		x.answerText(x.keptResult(&job, result, related))
-	case err == nil && kind == jobs.ErrorValue:
+	case kind == jobs.ErrorValue:
 		x.answerText([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), x.id, []byte(`,"error":`), result, []byte("}")})
 	default:
 		x.tellBeside(related.name, related.value)
@@ -279,13 +336,17 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 func (k *keeper) cancelTask(x *exchange, job jobs.Job, d door) {
 	ended := job.State.Settled() || job.State == jobs.OutcomeUnknown
 	if d == oldDoor && (ended || k.wasCancelled(&job)) {
-		x.reject(codeInvalidParams, "the task has ended already", nil)
+		x.taskHasEnded()
 		return
 	}
 	if !ended {
 		if own := k.exchangeOf(job.Handle); own != nil {
 			k.obey(own, jobs.Ask{Kind: jobs.AskCancel})
-		} else if _, err := k.journal.Ask(x.ctx, job.Handle, jobs.AskCancel, nil); err != nil && !errors.Is(err, jobs.ErrSettled) {
+			latest, err := k.journal.Find(x.ctx, job.Handle)
+			ended = err == nil && latest.State == jobs.Completed // before it was reached
+		} else if _, err := k.journal.Ask(x.ctx, job.Handle, jobs.AskCancel, nil); errors.Is(err, jobs.ErrSettled) {
+			ended = true // meanwhile
+		} else if err != nil {
 			x.reject(codeJournal, "the process that holds this task could not be asked: "+err.Error(), nil)
 			return
 		}
@@ -294,13 +355,24 @@ func (k *keeper) cancelTask(x *exchange, job jobs.Job, d door) {
 		x.answerText(resultLine(x.id, []byte(`{"resultType":"complete"}`)))
 		return
 	}
+	if ended {
+		x.taskHasEnded()
+		return
+	}
 	k.mu.Lock()
 	if k.cancelled == nil {
 		k.cancelled = map[jobs.Handle]bool{}
 	}
 	k.cancelled[job.Handle] = true
 	k.mu.Unlock()
-	x.answerText(resultLine(x.id, x.task(&job, d, nil)))
+	status, message := x.taskStatus(&job, d)
+	x.answerText(resultLine(x.id, taskObject(&job, d, status, message, nil)))
+}
+
+// taskHasEnded refuses to cancel: 2025-11-25, tasks, "Task Cancellation", has
+// -32602 for a task in a terminal status.
+func (x *exchange) taskHasEnded() {
+	x.reject(codeInvalidParams, "the task has ended already", nil)
 }
 
 // wasCancelled reports whether a task of the old door was cancelled, after
@@ -337,7 +409,12 @@ func (k *keeper) listTasks(x *exchange) {
 		if len(list) > 1 {
 			list = append(list, ',')
 		}
-		list = append(list, x.task(&found[i], oldDoor, nil)...)
+		task, err := x.oldTask(&found[i])
+		if err != nil {
+			x.journalFails(err)
+			return
+		}
+		list = append(list, task...)
 	}
 	result := concat(`{"tasks":`, append(list, ']'))
 	if next != "" {
@@ -360,7 +437,12 @@ func (k *keeper) openTask(x *exchange) bool {
 		x.reject(codeJournal, "the task could not be journaled and was not sent: "+err.Error(), nil)
 		return false
 	}
-	created := x.taskCreated(&b.Job)
+	task, err := x.oldTask(&b.Job)
+	if err != nil {
+		x.journalFails(err)
+		return false
+	}
+	created := resultLine(x.id, concat(`{"task":`, task, `}`))
 	if b.Hold != jobs.NotHeld {
 		if b.Claimed {
 			k.recover(b.Job)
@@ -394,16 +476,32 @@ func (k *keeper) knownTasks(ctx context.Context, handles []jobs.Handle) []jobs.H
 }
 
 // followFor tells a listen about each change of one task: SEP-2663, "Task Status
-// Notifications".
+// Notifications". What the journal cannot say now it is asked again.
 func (k *keeper) followFor(one *listen, h jobs.Handle) {
+	for pause := firstStatusPause; ; pause = min(2*pause, maxStatusPause) {
+		err := k.followTask(one, h)
+		if err == nil || errors.Is(err, jobs.ErrNotFound) || !pauseFor(one.x.ctx, pause) {
+			return
+		}
+	}
+}
+
+// followTask tells a listen about the changes of one task until it has ended.
+func (k *keeper) followTask(one *listen, h jobs.Handle) error {
 	x := one.x
 	job, err := k.journal.Find(x.ctx, h)
 	for err == nil {
-		task := x.detailedTask(&job, newDoor)
+		task, err := x.detailedTask(&job, newDoor)
+		if err != nil {
+			return err
+		}
 		one.notify("notifications/tasks", task[1:len(task)-1])
 		if job.State.Settled() {
-			return
+			return nil
 		}
-		job, err = k.journal.Wait(x.ctx, h, job.Seen())
+		if job, err = k.journal.Wait(x.ctx, h, job.Seen()); err != nil {
+			return err
+		}
 	}
+	return err
 }
