@@ -83,6 +83,9 @@ func (r *boundsRig) read(from io.Reader) {
 		}
 		r.mu.Lock()
 		r.lines = append(r.lines, line)
+		if m, err := jsonrpc.Read([]byte(strings.TrimSpace(line))); err == nil && m.Method == "roots/list" {
+			fmt.Fprintf(r.stdin, `{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`+"\n", m.Bytes(m.ID)) // refused where the test is over
+		}
 		close(r.more)
 		r.more = make(chan struct{})
 		r.mu.Unlock()
