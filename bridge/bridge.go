@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"os"
@@ -47,7 +48,9 @@ type Bridge struct {
 	mu       sync.Mutex
 	active   map[int64]*exchange  // by the id that upstream knows
 	parked   map[string]*exchange // that wait for the next round of a modern host
-	roundKey []byte
+	roundKey []byte               // of the state directory, once it was read
+
+	ownKey string // of rounds, where there is no other
 }
 
 // New makes a Bridge. It starts nothing and touches no network. Its errors say
@@ -64,6 +67,7 @@ func New(cfg Config) (*Bridge, error) {
 		patience: newPatience(cfg.StateDir),
 		active:   map[int64]*exchange{},
 		parked:   map[string]*exchange{},
+		ownKey:   rand.Text(),
 		desk:     newDesk(),
 		levels:   newLevels(),
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -132,37 +133,43 @@ func (x *exchange) settleQuestion(id string) {
 // answerInputRequired answers the host request that waits, if one does, with
 // the questions that are open.
 func (x *exchange) answerInputRequired() {
+	seal := x.newSeal()
 	x.mu.Lock()
-	if x.closed {
+	if !x.closeLocked() {
 		x.mu.Unlock()
 		return
 	}
+	// The round counts with the answer that names it: no other may come between.
 	x.parked.round++
-	line := x.inputRequiredLine(x.id)
+	line := questionsLine(x.id, x.parked.open, seal, roundState{Name: x.parked.name, Handle: x.job.handle, Round: x.parked.round})
 	x.mu.Unlock()
-	if x.close() {
-		x.host.free(x)
-		x.bridge.record(x, nil, "exchange") // first: the next round may change whose answer x is
-		x.write(line)
-	}
+	x.host.free(x)
+	x.bridge.record(x, nil, "exchange") // first: the next round may change whose answer x is
+	x.write(line)
 }
 
-// inputRequiredLine is the answer with all open questions; x.mu is held.
-func (x *exchange) inputRequiredLine(id []byte) [][]byte {
-	return x.questionsLine(id, x.parked.open, roundState{Name: x.parked.name, Handle: x.job.handle, Round: x.parked.round})
+// A seal is what a requestState is bound by. Making one may take a look into
+// the journal.
+type seal struct {
+	key    []byte
+	digest []byte
+	until  time.Time
+}
+
+func (x *exchange) newSeal() seal {
+	return seal{x.bridge.stateKey(), x.roundDigest(), time.Now().Add(x.bridge.cfg.InputTimeout)}
 }
 
 // questionsLine answers with questions and a requestState that belongs to the
-// request of x.
-func (x *exchange) questionsLine(id []byte, open []openQuestion, state roundState) [][]byte {
+// request that was sealed.
+func questionsLine(id []byte, open []openQuestion, by seal, state roundState) [][]byte {
 	questions := []byte{'{'}
 	for _, q := range open {
 		questions = appendMember(questions, q.id, q.request)
 	}
-	state.Until = time.Now().Add(x.bridge.cfg.InputTimeout).Unix()
-	state.Digest = x.roundDigest()
+	state.Until, state.Digest = by.until.Unix(), by.digest
 	return resultLine(id, concat(`{"resultType":"input_required","inputRequests":`, append(questions, '}'),
-		`,"requestState":`, quote(x.bridge.sealState(state)), `}`))
+		`,"requestState":`, quote(sealState(by.key, state)), `}`))
 }
 
 // askForJob answers a request of a modern host with the open questions of a job,
@@ -182,7 +189,7 @@ func (k *keeper) askForJob(x *exchange, job *jobs.Job) bool {
 	if len(open) == 0 {
 		return false
 	}
-	x.answerText(x.questionsLine(x.id, open, roundState{Handle: job.Handle}))
+	x.answerText(questionsLine(x.id, open, x.newSeal(), roundState{Handle: job.Handle}))
 	return true
 }
 
@@ -209,14 +216,13 @@ func canonical(value []byte) []byte {
 	return value
 }
 
-// sealState writes a requestState that only this bridge's state directory can
-// make.
-func (b *Bridge) sealState(s roundState) string {
+// sealState writes a requestState that only the holders of key can make.
+func sealState(key []byte, s roundState) string {
 	payload, err := json.Marshal(s)
 	if err != nil {
 		return ""
 	}
-	mac := hmac.New(sha256.New, b.stateKey())
+	mac := hmac.New(sha256.New, key)
 	mac.Write(payload)
 	return statePrefix + base64.RawURLEncoding.EncodeToString(payload) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
@@ -229,30 +235,39 @@ func (b *Bridge) openState(text string) (s roundState, ok bool) {
 	if !found || err != nil || err2 != nil {
 		return s, false
 	}
-	mac := hmac.New(sha256.New, b.stateKey())
-	mac.Write(payload)
-	if !hmac.Equal(sum, mac.Sum(nil)) {
-		return s, false
-	}
-	return s, json.Unmarshal(payload, &s) == nil
-}
-
-// stateKey is the key of the state directory, or one of this process where
-// nothing is kept.
-func (b *Bridge) stateKey() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.roundKey == nil && b.keeper != nil {
-		ctx, cancel := context.WithTimeout(b.life, finishLimit)
-		defer cancel()
-		if key, err := b.keeper.journal.RoundKey(ctx); err == nil {
-			b.roundKey = key
+	for _, key := range [][]byte{b.stateKey(), []byte(b.ownKey)} {
+		mac := hmac.New(sha256.New, key)
+		mac.Write(payload)
+		if hmac.Equal(sum, mac.Sum(nil)) {
+			return s, json.Unmarshal(payload, &s) == nil
 		}
 	}
-	if b.roundKey == nil {
-		b.roundKey = []byte(rand.Text())
+	return s, false
+}
+
+// stateKey is the key of the state directory, or that of this process where
+// nothing is kept or the journal cannot be read now.
+func (b *Bridge) stateKey() []byte {
+	b.mu.Lock()
+	key := b.roundKey
+	b.mu.Unlock()
+	switch {
+	case key != nil:
+		return key
+	case b.keeper == nil:
+		return []byte(b.ownKey)
 	}
-	return b.roundKey
+	ctx, cancel := context.WithTimeout(b.life, finishLimit)
+	defer cancel()
+	key, err := b.keeper.journal.RoundKey(ctx)
+	if err != nil {
+		b.cfg.Log.Warn("the key of rounds cannot be read: other processes cannot continue this one's", "error", err)
+		return []byte(b.ownKey)
+	}
+	b.mu.Lock()
+	b.roundKey = key
+	b.mu.Unlock()
+	return key
 }
 
 // park and unpark let the next round of an exchange find it.
@@ -389,7 +404,11 @@ func (x *exchange) joinElsewhere(state roundState) {
 		return
 	}
 	job, err := k.journal.Find(x.ctx, state.Handle)
-	if err != nil || !k.mayShow(&job) {
+	switch {
+	case err != nil && !errors.Is(err, jobs.ErrNotFound):
+		x.journalFails(err)
+		return
+	case err != nil || !k.mayShow(&job):
 		x.refuseRound("the call it belongs to is not recorded here")
 		return
 	}
@@ -399,14 +418,14 @@ func (x *exchange) joinElsewhere(state roundState) {
 	switch {
 	case job.State == jobs.InputRequired && len(answers) == 0 && k.askForJob(x, &job):
 		return // 2026-07-28, mrtr, "Error Handling": asked again for what is missing
-	case job.State == jobs.OutcomeUnknown:
+	case job.State == jobs.OutcomeUnknown || job.State.Settled(): // the server did not wait for the answer
 	case !anyOpen(&job, answers):
 		x.refuseRound("it was used before")
 		return
-	case job.State.Settled(): // the server did not wait for the answer
 	default:
-		for _, answer := range answers {
-			k.handAnswer(x.ctx, job, answer)
+		if err := k.handAnswers(x.ctx, job, answers); err != nil {
+			x.reject(codeJournal, "the answers could not be handed on: "+err.Error(), nil)
+			return
 		}
 		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
 	}

@@ -245,7 +245,9 @@ func (k *keeper) putOpen(x *exchange, job jobs.Job) jobs.Job {
 		} else {
 			answer = concat(answer, `,"result":`, result, `}`)
 		}
-		k.handAnswer(x.ctx, job, answer)
+		if k.handAnswer(x.ctx, job, answer) != nil {
+			return job
+		}
 	}
 	if put == 0 {
 		return job
@@ -264,17 +266,38 @@ func (x *exchange) relate(job *jobs.Job, params []byte) []byte {
 	return jsonrpc.With(params, "_meta", jsonrpc.With(meta, metaRelated, concat(`{"taskId":`, quote(string(job.Handle)), `}`)))
 }
 
-// handAnswer gives an answer to the process that asked.
-func (k *keeper) handAnswer(ctx context.Context, job jobs.Job, answer []byte) {
+// handAnswers gives answers to the process that asked, as far as they belong to
+// an open question of the job: SEP-2663 has the others ignored.
+func (k *keeper) handAnswers(ctx context.Context, job jobs.Job, answers [][]byte) error {
+	for _, answer := range answers {
+		if !anyOpen(&job, [][]byte{answer}) {
+			continue
+		}
+		if err := k.handAnswer(ctx, job, answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handAnswer gives an answer to the process that asked. An error means that it
+// is lost; a job that ended meanwhile needs none.
+func (k *keeper) handAnswer(ctx context.Context, job jobs.Job, answer []byte) error {
 	if k.bridge.desk.answer(answer) {
-		return
+		return nil
 	}
 	ask, err := k.journal.Ask(ctx, job.Handle, jobs.AskAnswer, answer)
-	if err != nil {
+	switch {
+	case errors.Is(err, jobs.ErrSettled):
+		return nil
+	case err != nil:
 		k.bridge.cfg.Log.Warn("an answer could not be handed on", "handle", job.Handle, "error", err)
-		return
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	k.journal.AwaitAsk(ctx, ask)
+	if _, err := k.journal.AwaitAsk(ctx, ask); err != nil { // it stays there for its owner
+		k.bridge.cfg.Log.Debug("an answer was handed on and not yet taken", "handle", job.Handle, "error", err)
+	}
+	return nil
 }

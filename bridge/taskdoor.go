@@ -222,8 +222,9 @@ func (k *keeper) serveTask(x *exchange, job jobs.Job, d door) {
 		x.answerText(x.taskReply(task, d))
 		k.noteRead(&job, d)
 	case "tasks/update":
-		for _, answer := range x.answersOf() {
-			k.handAnswer(x.ctx, job, answer)
+		if err := k.handAnswers(x.ctx, job, x.answersOf()); err != nil {
+			x.reject(codeJournal, "the answers could not be handed on: "+err.Error(), nil)
+			return
 		}
 		x.answerText(resultLine(x.id, []byte(`{"resultType":"complete"}`)))
 	case "tasks/cancel":
@@ -448,11 +449,15 @@ func (k *keeper) openTask(x *exchange) bool {
 			k.recover(b.Job)
 		}
 		x.answerText(created)
+		k.release(b) // its end is for whoever asks for the task
 		return false
 	}
 	k.take(x, b)
 	x.mu.Lock()
-	x.closeLocked()
+	if !x.closeLocked() { // cancelled meanwhile: it ends unsent, and has no answer
+		x.mu.Unlock()
+		return true
+	}
 	x.abandoned, x.tasked, x.job.given = true, true, true
 	x.mu.Unlock()
 	x.host.free(x)

@@ -178,3 +178,45 @@ func TestCancelOfATaskThatEndedMeanwhileIsRefused(t *testing.T) {
 		t.Errorf("%s, want nothing cancelled", m.Raw)
 	}
 }
+
+func TestTaskUpdateSaysWhatItLost(t *testing.T) {
+	t.Parallel()
+	p, j := startBroken(t)
+	job := j.begun(t)
+	if _, err := j.AskHost(t.Context(), job.Handle, jobs.Question{ID: "q1", Request: []byte(`{"method":"elicitation/create"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	j.breaks("ask")
+	update := func(id string) *jsonrpc.Message {
+		return p.call("tasks/update", taskParams(modernEra, job.Handle, fmt.Sprintf(`,"inputResponses":{%q:{"action":"decline"}}`, id)))
+	}
+	wantError(t, update("q1"), codeJournal, errBroken.Error())
+	if m := update("q2"); string(jsonrpc.Get(m.Bytes(m.Result), "resultType")) != `"complete"` {
+		t.Errorf("%s, want an answer to no open question ignored", m.Raw)
+	}
+}
+
+func TestARoundKeyThatCannotBeReadIsReadLater(t *testing.T) {
+	t.Parallel()
+	p, j := startBroken(t)
+	b := p.bridge
+	j.breaks("key")
+	before := sealState(b.stateKey(), roundState{Round: 1})
+	j.breaks("")
+	after := sealState(b.stateKey(), roundState{Round: 2})
+	key, err := j.RoundKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := sealState(key, roundState{Round: 2}); after != want {
+		t.Error("a round is not sealed with the key of the state directory although it can be read")
+	}
+	for round, text := range []string{before, after} {
+		if s, ok := b.openState(text); !ok || s.Round != round+1 {
+			t.Errorf("round %d is not known again", round+1)
+		}
+	}
+	if _, ok := b.openState(sealState([]byte("another"), roundState{})); ok {
+		t.Error("a round of another's key is taken")
+	}
+}
