@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -115,7 +116,7 @@ func (t *upstreamTask) follow() *reply {
 				return end
 			}
 			pause = t.poll
-		case r.verdict.RPCError != nil && r.verdict.Status < 500:
+		case r.forgotTask():
 			// The server does not know the task any more: its end will not be learnt.
 			r.verdict.Outcome, r.verdict.Effect = classify.StreamIncomplete, classify.Possible
 			r.verdict.Why = "the server does not know its task any more: " + r.verdict.Why
@@ -127,10 +128,19 @@ func (t *upstreamTask) follow() *reply {
 	}
 }
 
+// forgotTask reports whether the server says that it does not know the task:
+// SEP-2663 and 2025-11-25, "Protocol Errors", have -32602 for that. Any other
+// error says nothing about the task.
+func (r *reply) forgotTask() bool {
+	e := r.verdict.RPCError
+	return e != nil && (e.Code == codeInvalidParams || r.verdict.Status == http.StatusNotFound)
+}
+
 // over is the reply of a task that was not followed to its end.
 func (t *upstreamTask) over(ctx context.Context) *reply {
 	e := endingOf(ctx)
-	if e.ended == classify.Cancelled && e.by == byHost && t.x.bridge.life.Err() == nil {
+	left := t.x.bridge.leaving.Load() && t.x.canBeResumed() // to another process
+	if e.ended == classify.Cancelled && e.by == byHost && !left && t.x.bridge.life.Err() == nil {
 		if end := t.cancel(); end != nil {
 			return end
 		}
@@ -265,7 +275,8 @@ func (t *upstreamTask) request(ctx context.Context, method string, s sink, membe
 	}
 	up, failed := t.x.bridge.link.ready(ctx, t.x.profile)
 	if failed != nil {
-		r := *failed
+		r := *failed // shared by all that waited for it
+		r.finish, r.kept = nil, nil
 		return &r
 	}
 	t.up = up
