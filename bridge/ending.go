@@ -48,3 +48,14 @@ func endingOf(ctx context.Context) *ending {
 	}
 	return &ending{byBridge, context.Cause(ctx).Error(), classify.Cancelled}
 }
+
+// A calledOff is the ending of a call that the host, or somebody by its handle,
+// wanted cancelled; others are let go because somebody left.
+type calledOff struct{ *ending }
+
+func (c calledOff) Unwrap() error { return c.ending }
+
+func (x *exchange) wasCalledOff() bool {
+	var c calledOff
+	return errors.As(context.Cause(x.ctx), &c)
+}

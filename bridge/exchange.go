@@ -375,7 +375,8 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	defer r.done()
 	x.settling.Lock()
 	defer x.settling.Unlock()
-	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut {
+	k := x.bridge.keeper
+	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut && !k.leftToOthers(x, r) {
 		up.cancel(d, r.capture.Detail)
 	}
 	x.mu.Lock()
@@ -384,7 +385,6 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	x.mu.Unlock()
 	x.evidence.ended(r)
 	x.bridge.offers.refusedCall(x.profile, r)
-	k := x.bridge.keeper
 	if !told && x.doesNotFit(r) {
 		if _, given := k.giveHandle(x); given {
 			x.nowGiven()
@@ -532,7 +532,7 @@ func (x *exchange) cancelledByHost(reason string) {
 		x.bridge.record(x, nil, "exchange")
 		return
 	}
-	x.cancel(hostCancelled())
+	x.cancel(calledOff{hostCancelled()})
 }
 
 // detach ends x for a host that is gone; a job's delivery goes on.

@@ -108,6 +108,8 @@ func evidenceText(j *jobs.Job) string {
 		return "the call never left this machine"
 	case jobs.CancelledByHost:
 		return "it was cancelled and the server said no more"
+	case evidenceBridgeLeft:
+		return "mcpbridge left before the server had answered"
 	case jobs.InputExpired:
 		return "nobody answered the server's question"
 	case jobs.StatusTool:
@@ -174,21 +176,35 @@ func (x *exchange) ownResult(result []byte) [][]byte {
 	return resultLine(x.id, result)
 }
 
-// answerHeld answers a call that the guard or its key held back.
+// answerHeld answers a call that the guard or its key held back. What the
+// journal keeps for x is given back if x's host cannot have it.
 func (k *keeper) answerHeld(x *exchange, b jobs.Begun) {
+	if !k.answerFrom(x, b) {
+		k.release(b)
+	}
+}
+
+// release lets the next caller have the end that was kept for a call which
+// cannot be told of it.
+func (k *keeper) release(b jobs.Begun) {
+	if b.Waits {
+		k.journal.Note(b.Job.Handle, jobs.Note{NobodyWait: "answered without its end"})
+	}
+}
+
+// answerFrom is answerHeld, and reports whether the host was told of an end.
+func (k *keeper) answerFrom(x *exchange, b jobs.Begun) bool {
 	job := b.Job
 	if b.Claimed {
 		k.recover(job)
 	}
 	switch b.Hold {
 	case jobs.KeptEnd, jobs.KeyedEnd:
-		k.answerEnd(x, &job, true)
-		return
+		return k.answerEnd(x, &job, true)
 	case jobs.Joined:
 		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
 		if job.State.Settled() {
-			k.answerEnd(x, &job, true)
-			return
+			return k.answerEnd(x, &job, true)
 		}
 		if given, err := k.journal.GiveHandle(x.ctx, job.Handle); err == nil {
 			job = given
@@ -196,14 +212,13 @@ func (k *keeper) answerHeld(x *exchange, b jobs.Begun) {
 	}
 	job = k.lookAfter(x.ctx, job)
 	if job.State.Settled() {
-		k.answerEnd(x, &job, true)
-		return
+		return k.answerEnd(x, &job, true)
 	}
 	// The same question again, for a call that a question holds open.
-	if k.askForJob(x, &job) {
-		return
+	if !k.askForJob(x, &job) {
+		k.answerOpen(x, &job, k.waysOut(&job, b))
 	}
-	k.answerOpen(x, &job, k.waysOut(&job, b))
+	return false
 }
 
 // waysOut says how a call that is held back can be sent after all.
@@ -218,15 +233,18 @@ func (k *keeper) waysOut(job *jobs.Job, b jobs.Begun) string {
 	return s
 }
 
-// answerEnd answers with what a settled job came to.
-func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) {
+// answerEnd answers with what a settled job came to. It reports whether the
+// host is to have it.
+func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) bool {
 	if !x.close() {
-		return
+		return false
 	}
-	if x.write(k.endParts(x, job, deduplicated)) {
+	written := x.write(k.endParts(x, job, deduplicated))
+	if written {
 		k.written(untold{handle: job.Handle, asked: true})
 	}
 	x.recordHeld(job, deduplicated)
+	return written
 }
 
 // answerOpen answers a call that is held back with the handle of the job that

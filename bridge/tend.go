@@ -92,6 +92,7 @@ func (k *keeper) recover(job jobs.Job) {
 	_, ok, err := k.journal.Resumption(k.bridge.life, job)
 	switch {
 	case !job.Round.IsZero(): // a host holds the next round, and nothing runs
+		k.awaitNextRound(job)
 		return
 	case len(job.Questions) > 0:
 		k.lostForGood(job, "the process that could have passed an answer on is gone")
@@ -101,6 +102,16 @@ func (k *keeper) recover(job jobs.Job) {
 		return
 	}
 	k.bridge.work.Go(func() { k.adopted(job, (*exchange).resumeAgain) })
+}
+
+// awaitNextRound ends a job whose next round has not come in time, now or then.
+func (k *keeper) awaitNextRound(job jobs.Job) {
+	left := time.Until(job.ChangedAt.Add(k.bridge.cfg.InputTimeout))
+	if left <= 0 {
+		k.expire(job)
+		return
+	}
+	time.AfterFunc(left, func() { k.expire(job) })
 }
 
 // adopted works on the call of a process that is gone, and journals its end.
@@ -114,7 +125,7 @@ func (k *keeper) adopted(job jobs.Job, work func(*exchange, jobs.Job) *reply) {
 	r := work(x, job)
 	defer r.done()
 	x.evidence.ended(r)
-	if r.verdict.Outcome == classify.StreamIncomplete {
+	if r.verdict.Outcome == classify.StreamIncomplete && !k.leftToOthers(x, r) {
 		k.mu.Lock()
 		delete(k.live, job.Handle)
 		k.mu.Unlock()
@@ -168,6 +179,9 @@ func (x *exchange) forgetQuestions(job jobs.Job) {
 func (x *exchange) resumeAgain(job jobs.Job) *reply {
 	b := x.bridge
 	from, _, err := b.keeper.journal.Resumption(b.life, job)
+	if e := endingOf(b.life); err != nil && e != nil {
+		return notConnected(e) // left to the next process
+	}
 	if err != nil {
 		return notConnected(&ending{byBridge, err.Error(), classify.Cut})
 	}
@@ -273,7 +287,7 @@ func (k *keeper) answerAsk(a jobs.Ask) {
 func (k *keeper) obey(x *exchange, a jobs.Ask) string {
 	switch a.Kind {
 	case jobs.AskCancel:
-		x.cancel(&ending{byHost, "cancelled by request", classify.Cancelled})
+		x.cancel(calledOff{&ending{byHost, "cancelled by request", classify.Cancelled}})
 		return "cancelled the call upstream"
 	case jobs.AskStopWaiting:
 		x.cancel(&ending{byHost, "stopped waiting by request", classify.Cut})
