@@ -155,11 +155,16 @@ func TestEOFDrain(t *testing.T) {
 		message("1", "tools/list", "{}"), toolLine("2", "echo", `{"text":"a"}`), toolLine("3", "sleep", `{"ms":300}`),
 		toolLine("4", "write_note", `{"key":"last"}`), message("5", "ping", "{}"), // the last one without its line end
 	}, "\n")
-	cmd := exec.CommandContext(limited(t), program(), "--state-dir="+t.TempDir(), up.URL())
+	const long = 30 * time.Second // a busy machine may need more than 1.5 s to start and connect
+	cmd := exec.CommandContext(limited(t), program(), "--state-dir="+t.TempDir(), "--drain="+long.String(), up.URL())
 	cmd.Env, cmd.Dir, cmd.Stdin = environment(t.TempDir()), t.TempDir(), strings.NewReader(lines)
+	began := time.Now()
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+	if took := time.Since(began); took > long {
+		t.Errorf("it stayed for %v with nothing left to answer", took)
 	}
 	for id := range 6 {
 		if n := strings.Count(string(out), fmt.Sprintf(`"id":%d,"result"`, id)); n != 1 {
