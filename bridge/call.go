@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/classify"
@@ -131,6 +132,53 @@ func (b *Bridge) answerWithin(client, tool string) time.Duration {
 		return b.cfg.AnswerWithin
 	}
 	return b.patience.answerWithin(client)
+}
+
+// classAsKeyed judges the class of a call that is about to be sent. A key that
+// is configured makes a tool one that may be called twice, but only with that
+// key in the call.
+func (x *exchange) classAsKeyed() {
+	if x.method != "tools/call" || !x.bridge.keyed(x.toolName) {
+		return
+	}
+	hints := retry.Hints{}
+	if x.tool != nil {
+		hints = x.tool.hints
+	}
+	rules := &x.bridge.rules
+	class := rules.Tool(x.toolName, hints, true)
+	if class == retry.Idempotent && !x.job.keyed && rules.Tool(x.toolName, hints, false) != retry.Idempotent {
+		class = retry.Write
+	}
+	x.settling.Lock()
+	defer x.settling.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.class = class
+}
+
+// misplacedKey says why the configured idempotency key cannot be put into x's
+// call, "" if it can.
+func (x *exchange) misplacedKey() string {
+	pointer := x.bridge.toolConfig(x.toolName).IdempotencyKey
+	arguments := x.message().Field(jsonrpc.Arguments)
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	if pointer == "" || fitsPointer(arguments, pointer) {
+		return ""
+	}
+	return fmt.Sprintf("its idempotency key belongs at %s of the arguments, as configured, and these arguments have no object there", strconv.Quote(pointer))
+}
+
+// keyRefused is the answer to a call that its key does not fit into.
+func (x *exchange) keyRefused(why string) [][]byte {
+	return x.toolText(note{
+		head:  "NOT SENT",
+		what:  fmt.Sprintf("%s was not sent to server %s", x.subject(), x.bridge.cfg.Server),
+		known: why + "; nothing was executed",
+		next:  "tell the user to correct idempotency_key of this tool in config.toml, or call again with arguments that it fits",
+	}, x.notSent(why))
 }
 
 // keyed reports whether the bridge puts an idempotency key into calls of a tool.

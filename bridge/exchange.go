@@ -155,9 +155,11 @@ func (x *exchange) deliverUntilDone() {
 	b := x.bridge
 	b.counters.First(x.counterName())
 	b.budget.First(time.Now())
-	s := retry.Situation{Class: x.class, Method: x.method}
+	s := retry.Situation{Method: x.method}
 	waits := b.policy.Waits()
 	for {
+		x.classAsKeyed() // each time: another account's job may have another key
+		s.Class = x.class
 		up, d, r := x.deliver()
 		again := x.decide(&s, up, d, &r, waits)
 		if again == nil || !pauseFor(x.ctx, again.Wait) {
@@ -251,7 +253,7 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 func (x *exchange) cancelledUnsent() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.abandoned && !x.tasked && x.upstreamID == 0
+	return x.closed && !x.tasked && x.upstreamID == 0
 }
 
 // delivery describes the next delivery, with an id of its own.
@@ -512,10 +514,13 @@ func (x *exchange) cancelledByHost(reason string) {
 		heir.cancelledByHost(reason)
 		return
 	}
-	if !x.close() {
+	goesOn := x.goesOn()
+	x.mu.Lock()
+	if !x.closeLocked() {
+		x.mu.Unlock()
 		return
 	}
-	x.mu.Lock()
+	x.abandoned = x.abandoned || goesOn
 	b := x.batch
 	x.mu.Unlock()
 	if b != nil {
@@ -525,10 +530,7 @@ func (x *exchange) cancelledByHost(reason string) {
 	x.bridge.patience.hostLeft(x.host.clientName(), time.Since(x.began), x.method)
 	x.evidence.cancelled(reason)
 	x.bridge.keeper.nobodyWaits(x, "host cancelled")
-	if x.goesOn() {
-		x.mu.Lock()
-		x.abandoned = true
-		x.mu.Unlock()
+	if goesOn {
 		x.bridge.record(x, nil, "exchange")
 		return
 	}
@@ -542,8 +544,8 @@ func (x *exchange) detach() {
 		x.cancel(hostGone("the host is gone"))
 		return
 	}
-	x.close()
 	x.mu.Lock()
+	x.closeLocked()
 	x.abandoned = true
 	x.mu.Unlock()
 	k.nobodyWaits(x, "host gone")

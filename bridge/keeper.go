@@ -108,6 +108,7 @@ type journaled struct {
 	given        bool             // the handle was given out
 	unprotected  string           // why the call is not journaled although it should be
 	meta         []member         // what the answer says about journal and other jobs
+	keyed        bool             // the configured idempotency key is in the call
 	ended        bool
 	deduplicated bool // answered from an earlier job
 	resumable    bool // session and event id were journaled
@@ -142,6 +143,10 @@ func (k *keeper) begin(x *exchange) bool {
 	}
 	k.tend()
 	choice := k.choice(x)
+	if why := x.misplacedKey(); why != "" && choice != JournalOff && effective(x.class) {
+		x.answerOurs(x.keyRefused(why), x.notSent(why))
+		return false
+	}
 	if x.door() == oldDoor && choice != JournalOff {
 		return k.openTask(x)
 	}
@@ -192,6 +197,9 @@ func effective(c retry.Class) bool { return c == retry.Write || c == retry.Idemp
 func (k *keeper) choice(x *exchange) JournalChoice {
 	if c := k.bridge.cfg.Journal; c != JournalAuto {
 		return c
+	}
+	if k.bridge.keyed(x.toolName) {
+		return JournalRequired // the key comes from the journal
 	}
 	if x.tool != nil && !x.tool.annotated && !k.bridge.rules.Configured(x.toolName) {
 		return JournalTry
@@ -248,8 +256,12 @@ func (x *exchange) hostKey() string {
 func (k *keeper) take(x *exchange, b jobs.Begun) {
 	x.mu.Lock()
 	x.job.handle, x.job.account = b.Job.Handle, b.Job.Account
-	sent := x.upstreamID != 0
+	late := x.upstreamID != 0 && !effective(x.class) // a read that was sent before
+	left := x.closed && !late
 	x.mu.Unlock()
+	if left { // while the job was begun: whoever closed x did not know of it
+		k.nobodyWaits(x, "host cancelled")
+	}
 	if b.Job.Account.Principal == auth.Anonymous {
 		k.wasAnonymous.Store(true)
 	}
@@ -259,8 +271,8 @@ func (k *keeper) take(x *exchange, b jobs.Begun) {
 	if b.Past != "" {
 		x.tellBeside(metaEarlier, quote(string(b.Past)))
 	}
-	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" && !sent {
-		x.job.asked = x.msg
+	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" && !late {
+		x.job.asked, x.job.keyed = x.msg, x.misplacedKey() == ""
 		x.putKey(pointer, b.Key)
 	}
 	k.mu.Lock()

@@ -25,6 +25,25 @@ func setPointer(obj []byte, pointer string, value []byte) []byte {
 	return jsonrpc.With(obj, name, setPointer(inner, rest, value))
 }
 
+// fitsPointer reports whether setPointer could put a value into obj: everything
+// on the way is an object, or not there.
+func fitsPointer(obj []byte, pointer string) bool {
+	for {
+		name, rest, ok := pointerStep(pointer)
+		if !ok || len(obj) == 0 || obj[0] != '{' {
+			return false
+		}
+		if rest == "" {
+			return true
+		}
+		inner := jsonrpc.Get(obj, name)
+		if len(inner) == 0 {
+			return true
+		}
+		obj, pointer = inner, rest
+	}
+}
+
 // getPointer is the value at pointer, nil if there is none.
 func getPointer(value []byte, pointer string) []byte {
 	for pointer != "" {

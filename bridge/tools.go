@@ -15,6 +15,7 @@ type tool struct {
 	listed  string // the host's: the same, unless it would collide with ours
 	raw     []byte // the tool object as upstream gave it
 	class   retry.Class
+	hints   retry.Hints
 	headers []paramHeader
 	output  bool // declares an outputSchema
 
@@ -84,7 +85,7 @@ func (b *toolbox) read(raw []byte, e era) (t *tool, ok bool) {
 	}
 	t = &tool{name: name, listed: name, raw: raw}
 	hints := readHintsOf(raw)
-	t.class = b.class(name, hints)
+	t.hints, t.class = hints, b.class(name, hints)
 	t.annotated = hints.Present
 	t.destructive = hints.Destructive != nil && *hints.Destructive
 	t.output = len(jsonrpc.Get(raw, "outputSchema")) > 0
