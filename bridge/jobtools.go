@@ -169,7 +169,7 @@ func (k *keeper) showJob(x *exchange, args []byte) {
 // await waits for a change of the job, as long as the caller asked and its host
 // has the patience for. Asking again and again without waiting is slowed down.
 func (k *keeper) await(x *exchange, job jobs.Job, args []byte) (jobs.Job, string) {
-	limit := x.bridge.answerWithin(x.host.clientName(), jobTool) - time.Since(x.began)
+	limit := max(x.bridge.answerWithin(x.host.clientName(), jobTool)-time.Since(x.began), 0)
 	stopTicks := x.tick()
 	defer stopTicks()
 	wait, err := strconv.ParseFloat(string(jsonrpc.Get(args, "wait_seconds")), 64)
@@ -246,8 +246,14 @@ func (k *keeper) list(x *exchange, args []byte, state string, attention bool) {
 	}
 	var text strings.Builder
 	list := []byte{'['}
+	// All looks together fit into this host's patience; then jobs are shown as they are.
+	ctx, cancel := context.WithTimeout(x.ctx, x.bridge.answerWithin(x.host.clientName(), jobTool)-time.Since(x.began))
+	defer cancel()
 	for i := range found {
-		j := k.lookAfter(x.ctx, found[i])
+		j := found[i]
+		if ctx.Err() == nil {
+			j = k.lookAfter(ctx, j)
+		}
 		line := fmt.Sprintf("%s %s %s, %s ago", j.Handle, stateWords(&j), j.Tool, age(time.Since(j.CreatedAt)))
 		text.WriteString(line + "\n")
 		if len(list) > 1 {
