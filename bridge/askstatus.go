@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,13 +40,12 @@ func (k *keeper) askStatus(ctx context.Context, job jobs.Job) jobs.Job {
 	if !ok {
 		return job
 	}
-	e := jobs.End{Evidence: jobs.StatusTool, EndedBy: byUpstream, Note: config.Tool + " said " + cut(state, 60)}
+	e := jobs.End{Evidence: jobs.StatusTool, EndedBy: byUpstream, Note: statusNote(config.Tool, state)}
 	var settled jobs.Job
 	var err error
 	switch {
 	case slices.Contains(config.Completed, state):
-		e.State, e.Effect = jobs.Completed, jobs.Reported
-		e.Result, e.Kind = result, jobs.ToolAnswer
+		e.State, e.Effect = jobs.Completed, jobs.Reported // its own answer is lost: what the status tool said is none
 	case slices.Contains(config.Failed, state):
 		e.State, e.Effect = jobs.Failed, jobs.Possible
 	case slices.Contains(config.Working, state) && job.State == jobs.Working:
@@ -60,6 +60,21 @@ func (k *keeper) askStatus(ctx context.Context, job jobs.Job) jobs.Job {
 	}
 	settled, err = k.journal.Settle(ctx, job.Handle, job.Seen(), e)
 	return orBefore(settled, job, err)
+}
+
+// statusNote is what a job's timeline says of an answer of its status tool.
+func statusNote(tool, state string) string {
+	return cut(tool, 80) + " said " + strconv.Quote(cut(state, 60))
+}
+
+// statusSaid is the last such note that a job was settled by, "" for none.
+func statusSaid(j *jobs.Job) string {
+	for _, e := range slices.Backward(j.Timeline) {
+		if said, ok := strings.CutPrefix(e.Note, string(jobs.StatusTool)+": "); ok {
+			return said
+		}
+	}
+	return ""
 }
 
 // How often the status tool is asked again while somebody waits.

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/mcpbridge/mcpbridge/retry"
 )
 
 // This file is what a host is told about a job.
@@ -113,7 +114,14 @@ func evidenceText(j *jobs.Job) string {
 	case jobs.InputExpired:
 		return "nobody answered the server's question"
 	case jobs.StatusTool:
-		return "a status tool of the server said so"
+		s := "a status tool of the server said so"
+		if said := statusSaid(j); said != "" {
+			s += " (" + said + ")"
+		}
+		if j.State == jobs.Completed && j.Result.Size == 0 {
+			s += "; the answer to the call itself was lost"
+		}
+		return s
 	}
 	return "reason: " + string(j.Evidence)
 }
@@ -230,7 +238,26 @@ func (k *keeper) waysOut(job *jobs.Job, b jobs.Begun) string {
 	if !b.Until.IsZero() && job.State == jobs.OutcomeUnknown {
 		s += " The same call is held back until " + b.Until.UTC().Format(time.RFC3339) + "."
 	}
+	if b.OtherArguments {
+		s += " That call had other arguments: this tool is guarded as a whole, and the call asked for now was not made."
+	}
+	if !b.SetAside.IsZero() {
+		s += " " + setAsideText(b.SetAside)
+	}
 	return s
+}
+
+// setAsideText warns that earlier calls are not on record.
+func setAsideText(at time.Time) string {
+	return "A damaged journal was set aside at " + at.UTC().Format(time.RFC3339) + ": calls made before then are not known here any more."
+}
+
+// warnSetAside puts that warning beside the answer to a call that is sent: an
+// earlier call like it may have been lost with the journal.
+func (x *exchange) warnSetAside(b jobs.Begun) {
+	if x.class == retry.Write && b.Job.Unannotated && !b.SetAside.IsZero() {
+		x.tellBeside(metaSetAside, quote(setAsideText(b.SetAside)+" If this call repeats an earlier one, it may have acted twice."))
+	}
 }
 
 // answerEnd answers with what a settled job came to. It reports whether the

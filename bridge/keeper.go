@@ -59,6 +59,7 @@ const (
 	metaJournaled      = ourPrefix + "journaled"
 	metaOpenJobs       = ourPrefix + "openJobs"
 	metaEarlier        = ourPrefix + "earlierJob"
+	metaSetAside       = ourPrefix + "journalSetAside"
 )
 
 func newKeeper(b *Bridge) *keeper {
@@ -271,6 +272,7 @@ func (k *keeper) take(x *exchange, b jobs.Begun) {
 	if b.Past != "" {
 		x.tellBeside(metaEarlier, quote(string(b.Past)))
 	}
+	x.warnSetAside(b)
 	if pointer := k.bridge.toolConfig(x.toolName).IdempotencyKey; pointer != "" && b.Key != "" && !late {
 		x.job.asked, x.job.keyed = x.msg, x.misplacedKey() == ""
 		x.putKey(pointer, b.Key)

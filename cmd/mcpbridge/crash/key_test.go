@@ -128,7 +128,7 @@ func TestStatusFirst(t *testing.T) {
 		if a.word == unknown || a.word == running {
 			a = l.poll(a.handle)
 		}
-		a.must(t, result)
+		a.must(t, settled)
 		if a.job.State != "completed" || a.job.Evidence != "status_tool" {
 			t.Errorf("not settled by the status tool: %s", a.raw)
 		}
@@ -153,7 +153,7 @@ func TestStatusFirst(t *testing.T) {
 			if a.word == running || a.word == unknown {
 				a = next.call("mcpbridge_job", fmt.Sprintf(`{"handle":%q,"wait_seconds":1}`, h))
 			}
-			return a.word == result
+			return a.word == settled
 		})
 		if a.job.Evidence != "status_tool" {
 			t.Errorf("not settled by the status tool: %s", a.raw)
