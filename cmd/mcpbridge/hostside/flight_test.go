@@ -210,13 +210,7 @@ func TestInFlightLimit(t *testing.T) {
 		if err := r.host.Request(freed, "resources/read", `{"uri":"test://items/alpha"}`); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.host.Notify("notifications/roots/list_changed", ""); err != nil {
-			t.Fatal(err)
-		}
-		probe := r.request("resources/read", `{"uri":"test://items/beta"}`)
-		if probe.Error == nil {
-			t.Fatalf("a probe was answered: %s", probe.Raw)
-		}
+		r.barrier() // a refusal is written before the next line is read
 		if len(r.host.Replies(freed)) == 0 {
 			break
 		}
