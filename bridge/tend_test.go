@@ -152,3 +152,71 @@ func TestTaskPollErrors(t *testing.T) {
 		})
 	}
 }
+
+// A task of the server's is left to the next process when this one leaves: the
+// server is not told that anybody cancelled it.
+func TestLeavingCancelsNoTask(t *testing.T) {
+	t.Parallel()
+	const task = `"taskId":"t1","status":"working","createdAt":"2026-11-30T00:00:00Z","lastUpdatedAt":"2026-11-30T00:00:00Z"`
+	const head = `{"jsonrpc":"2.0","id":ID,"result":{`
+	modern := map[string]string{
+		"server/discover": `"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`,
+		"tools/list":      `"resultType":"complete","tools":[{"name":"add_entry","inputSchema":{"type":"object"}}]`,
+		"tools/call":      `"resultType":"task","ttlMs":60000,"pollIntervalMs":100,` + task,
+		"tasks/get":       `"resultType":"complete","ttlMs":60000,"pollIntervalMs":100,` + task,
+	}
+	legacy := map[string]string{
+		"initialize": `"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"},"capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}},"cancel":{}}}`,
+		"tools/list": `"tools":[{"name":"add_entry","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]`,
+		"tools/call": `"task":{"ttl":60000,"pollInterval":100,` + task + `}`,
+		"tasks/get":  `"ttl":60000,"pollInterval":100,` + task,
+	}
+	for name, answers := range map[string]map[string]string{"modern": modern, "legacy": legacy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			polled, cancelled := make(chan struct{}, 1), make(chan string, 8)
+			u := serve(t, func(method string) (int, string) {
+				switch method {
+				case "tasks/get":
+					select {
+					case polled <- struct{}{}:
+					default:
+					}
+				case "tasks/cancel", "notifications/cancelled":
+					cancelled <- method
+				}
+				if answer, ok := answers[method]; ok {
+					return http.StatusOK, head + answer + `}}`
+				}
+				if strings.HasPrefix(method, "notifications/") {
+					return http.StatusAccepted, ""
+				}
+				return http.StatusOK, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"Method not found"}}`
+			})
+			s, err := memstore.New(jobs.Schema())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := startInProcess(t, Config{URL: u, Server: "crm", Jobs: jobs.New(s, jobs.Options{}), Drain: time.Nanosecond})
+			p.initialize()
+			p.call("tools/list", `{}`)
+			p.send(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"add_entry","arguments":{}}}`)
+			select {
+			case <-polled:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the task is not polled")
+			}
+			p.in.Close()
+			p.ended <- <-p.ended
+			select {
+			case method := <-cancelled:
+				t.Errorf("the server was sent %s", method)
+			default:
+			}
+			found, err := p.bridge.keeper.journal.List(context.Background(), jobs.Filter{Server: "crm", Limit: 2})
+			if err != nil || len(found) != 1 || found[0].State != jobs.Working || found[0].UpstreamTask != "t1" {
+				t.Errorf("%v, %+v", err, found)
+			}
+		})
+	}
+}

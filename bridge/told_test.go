@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,13 @@ import (
 // A toldJournal keeps which ends were taken as told.
 type toldJournal struct {
 	Journal
+	mu   sync.Mutex
 	told []jobs.Handle
 }
 
 func (j *toldJournal) Note(h jobs.Handle, n jobs.Note) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if n.Told {
 		j.told = append(j.told, h)
 	}
@@ -42,6 +46,8 @@ func TestToldByTime(t *testing.T) {
 			t.Helper()
 			<-time.After(d)
 			synctest.Wait()
+			j.mu.Lock()
+			defer j.mu.Unlock()
 			if !slices.Equal(j.told, want) {
 				t.Errorf("told: %v, want %v", j.told, want)
 			}
