@@ -206,6 +206,12 @@ func TestLeavingCancelsNoTask(t *testing.T) {
 			case <-time.After(20 * time.Second):
 				t.Fatal("the task is not polled")
 			}
+			open := p.bridge.host.openCalls()
+			p.bridge.leaving.Store(true) // as leave does, which ends what still sends a moment later
+			p.bridge.host.leave(hostGone("the host closed stdin"))
+			for _, x := range open {
+				<-x.whenAnswered()
+			}
 			p.in.Close()
 			p.ended <- <-p.ended
 			select {
