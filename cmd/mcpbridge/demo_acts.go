@@ -240,8 +240,8 @@ func (t *tour) status(ctx context.Context) error {
 	if asked := t.up.Ledger().Deliveries("get_export"); asked == 0 {
 		return errors.New("the status tool was never asked")
 	}
-	t.voice.says(theBridge, "asks the server's get_export, as config.toml says, and passes its answer on:")
-	if err := t.answers(r, exportDone); err != nil {
+	t.voice.says(theBridge, "asks the server's get_export, as config.toml says, and says what it learnt:")
+	if err := t.quotes(r, "COMPLETED", `get_export said "done"`); err != nil {
 		return err
 	}
 	return t.ledger("start_export", 1, 1)

@@ -21,7 +21,6 @@ const (
 	adaLovelace   = "Ada Lovelace, customer 17"
 	ordersCounted = "612 orders"
 	reportBuilt   = "report 2026: 2,448 orders"
-	exportDone    = `{"rows":2448,"status":"done"}`
 )
 
 const (
