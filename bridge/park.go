@@ -133,6 +133,12 @@ func (x *exchange) settleQuestion(id string) {
 // answerInputRequired answers the host request that waits, if one does, with
 // the questions that are open.
 func (x *exchange) answerInputRequired() {
+	x.mu.Lock()
+	closed := x.closed
+	x.mu.Unlock()
+	if closed {
+		return // and a call that was taken over has no request to bind a round to
+	}
 	seal := x.newSeal()
 	x.mu.Lock()
 	if !x.closeLocked() {
