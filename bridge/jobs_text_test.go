@@ -142,3 +142,15 @@ func TestJobObject(t *testing.T) {
 		t.Errorf("message does not come first: %s", raw)
 	}
 }
+
+// A host whose patience is over is told of no wait below nothing.
+func TestWaitIsNeverBelowNothing(t *testing.T) {
+	t.Parallel()
+	b, x := journalBridge(t, "crm")
+	job := beginJob(t, b)
+	b.cfg.AnswerWithin, x.ctx = time.Second, b.life
+	x.began = time.Now().Add(-time.Hour)
+	if _, text := b.keeper.await(x, job, []byte(`{"wait_seconds":5}`)); !strings.Contains(text, "cut to 0,") {
+		t.Errorf("told %q", text)
+	}
+}
