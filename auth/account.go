@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -111,45 +112,105 @@ func (o *oauth) status() (Status, error) {
 	return st, nil
 }
 
-func (o *oauth) account() (string, error) {
-	if u := o.held(o.cfg.Store.stamp("servers", o.name)); u != nil && u.fresh {
-		return u.settings.Account, nil
+// LastAccount returns the account that signed in last, as Principal named it,
+// also after it signed out without forget; "" if there is none.
+func (c *Credentials) LastAccount() (string, error) {
+	if c.cfg.Principal != "" || c.oauth == nil {
+		return c.cfg.Principal, nil
 	}
-	var s settings
-	found, err := o.cfg.Store.getPlain("servers", o.name, &s)
-	if err != nil || !found || !o.given.fits(&s) {
+	s, err := c.oauth.lastSettings()
+	if s == nil {
 		return "", err
 	}
 	return s.Account, nil
 }
 
+// account is that of the sign-in in force, "" if nobody is signed in.
+func (o *oauth) account() (string, error) {
+	s, err := o.lastSettings()
+	if s == nil || s.Record == "" {
+		return "", err
+	}
+	return s.Account, nil
+}
+
+// lastSettings is how the server was signed in last as configured; nil if it
+// was not.
+func (o *oauth) lastSettings() (*settings, error) {
+	if u := o.held(o.cfg.Store.stamp("servers", o.name)); u != nil && u.fresh {
+		return u.settings, nil
+	}
+	var s settings
+	found, err := o.cfg.Store.getPlain("servers", o.name, &s)
+	if err != nil || !found || !o.given.fits(&s) {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// signOut waits for a renewal under way, whose tokens would outlive it.
 func (o *oauth) signOut(ctx context.Context, forget bool) error {
-	r, err := o.reload()
+	_, s, err := o.known()
 	if err != nil {
 		return err
 	}
-	o.mu.Lock()
-	s := o.settings
-	o.mu.Unlock()
 	if s == nil {
 		return o.cfg.Store.remove("pending", o.name)
+	}
+	unlock, err := o.lockRecord(ctx, s)
+	if err != nil {
+		return fmt.Errorf("wait for a renewal of the token: %w", err)
+	}
+	defer unlock()
+	r, s, err := o.known() // a renewal may have come before
+	if err != nil || s == nil {
+		return err
 	}
 	if r != nil {
 		o.revoke(ctx, r, s)
 	}
+	return o.removed(s, forget)
+}
+
+// known is the stored record and settings as they are now, nil where there are none.
+func (o *oauth) known() (*record, *settings, error) {
+	r, err := o.reload()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return r, o.settings, err
+}
+
+// removed removes a sign-in from the store. Without forget the settings stay, and
+// the account in them, for a later sign-in or forget.
+func (o *oauth) removed(s *settings, forget bool) error {
 	store := o.cfg.Store
-	err = errors.Join(store.remove("tokens", s.Record), store.remove("pending", o.name))
+	err := store.remove("pending", o.name)
+	if s.Record != "" {
+		err = errors.Join(err, store.remove("tokens", s.Record))
+	}
 	if forget {
 		err = errors.Join(err, store.remove("clients", o.clientName(s.Issuer)), store.remove("servers", o.name))
 		s = nil
 	} else {
 		kept := *s
-		kept.Record, kept.Account = "", ""
+		kept.Record = ""
 		err = errors.Join(err, store.putPlain("servers", o.name, &kept))
 		s = &kept
 	}
-	o.adopt(s, nil)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settings, o.record, o.unwritten = s, nil, nil
 	return err
+}
+
+// lockRecord keeps renewals out, of other processes too.
+func (o *oauth) lockRecord(ctx context.Context, s *settings) (unlock func(), err error) {
+	if s.Record == "" {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	return o.cfg.Store.lock(ctx, "token-"+s.Record)
 }
 
 // revoke tells the server that the tokens are not needed any more (RFC 7009).

@@ -22,11 +22,11 @@ func (o *oauth) keep(p *pending, t tokens) error {
 	if unlock, err := o.cfg.Store.lock(ctx, "token-"+s.Record); err == nil {
 		defer unlock()
 	}
-	earlier, err := o.reload()
+	earlier, last, err := o.known()
 	if err != nil {
 		return err
 	}
-	account, err := o.cfg.Store.accountID(s.Issuer, t.subject, earlier)
+	account, err := o.cfg.Store.accountID(s.Issuer, t.subject, earlier, last)
 	if err != nil {
 		return err
 	}

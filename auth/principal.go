@@ -33,10 +33,14 @@ func newAccountID() string {
 // accountID chooses the id of a fresh sign-in. An earlier record keeps its id
 // unless both subjects are known and differ: a step-up or a repeated sign-in
 // must not lose the account's jobs. A known subject gets the same id again even
-// after its record was removed.
-func (s *Store) accountID(issuer, subject string, earlier *record) (string, error) {
+// after its record was removed; where none is known, the account that signed in
+// last with the same issuer does, though its record is damaged or signed out.
+func (s *Store) accountID(issuer, subject string, earlier *record, last *settings) (string, error) {
 	if earlier != nil && earlier.Issuer == issuer && earlier.Principal != "" && (subject == "" || earlier.Subject == "" || subject == earlier.Subject) {
 		return earlier.Principal, nil
+	}
+	if subject == "" && earlier == nil && last != nil && last.Issuer == issuer && last.Account != "" {
+		return last.Account, nil
 	}
 	if subject == "" {
 		return newAccountID(), nil

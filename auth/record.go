@@ -68,8 +68,8 @@ func (r *record) expired(now time.Time) bool {
 type settings struct {
 	Server    string `json:"server"`
 	Principal string `json:"principal"` // --principal
-	Account   string `json:"account"`   // principal id of the sign-in
-	Record    string `json:"record"`    // name of the token record
+	Account   string `json:"account"`   // principal id of the last sign-in
+	Record    string `json:"record"`    // name of the token record; empty: signed out
 
 	Grant        Grant    `json:"grant"`
 	Issuer       string   `json:"issuer"`

@@ -34,6 +34,9 @@ func TestLoginWhoamiLogout(t *testing.T) {
 		t.Errorf("no call is recorded for account %s: %s", who, jobs)
 	}
 	host.Kill()
+	if code, out, errs = p.run(nil, nil, p.account("logout")...); code != exitOK || !strings.Contains(p.jobs(), who) {
+		t.Errorf("logout without --forget: exit code %d, %s%s", code, out, errs)
+	}
 	if code, out, errs = p.run(nil, nil, p.account("logout", "--forget")...); code != exitOK || !strings.Contains(out, "1 recorded calls") {
 		t.Errorf("logout: exit code %d, %s%s", code, out, errs)
 	}

@@ -25,6 +25,11 @@ func (a *account) logout(ctx context.Context, forget bool) error {
 	if err != nil {
 		return err
 	}
+	if forget {
+		if who, err = a.whoWas(who); err != nil {
+			return err
+		}
+	}
 	if err := a.credentials.SignOut(ctx, forget); err != nil {
 		return fmt.Errorf("sign out of %s: %w", a.opt.Server, err)
 	}
@@ -38,6 +43,15 @@ func (a *account) logout(ctx context.Context, forget bool) error {
 	}
 	_, err = fmt.Fprintf(a.stdout, "Signed out of %s; everything of account %s is removed, %d recorded calls among it.\n", a.opt.Server, who, calls)
 	return err
+}
+
+// whoWas is the account to forget: the last one, if nobody is signed in now.
+func (a *account) whoWas(who string) (string, error) {
+	last, err := a.credentials.LastAccount()
+	if last != "" {
+		who = last
+	}
+	return who, err
 }
 
 // forget removes the jobs and the catalogues of an account.
