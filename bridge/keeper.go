@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/auth"
@@ -24,9 +23,8 @@ type keeper struct {
 	bridge  *Bridge
 	journal Journal
 
-	wasAnonymous atomic.Bool // a call was begun before anybody signed in
-
 	mu        sync.Mutex
+	anonymous []jobs.Handle             // begun here before anybody signed in, the last maxAnonymous
 	live      map[jobs.Handle]*exchange // whose deliveries this process makes
 	untold    []untold                  // ends written to the host, not yet taken as told
 	telling   bool                      // a timer waits for the host to live on after them
@@ -49,6 +47,8 @@ const (
 	// asksEvery is how often an owner with open deliveries looks for what other
 	// processes ask of it.
 	asksEvery = 500 * time.Millisecond
+	// maxAnonymous bounds the calls of nobody that are shown to who signs in.
+	maxAnonymous = 1024
 )
 
 // Keys of _meta that speak about the journal.
@@ -77,11 +77,16 @@ func (k *keeper) account() jobs.Account {
 	return jobs.Account{Server: k.bridge.cfg.Server, Principal: k.bridge.access.account()}
 }
 
-// mayShow reports whether a job is one of this account, or one that was begun
-// before somebody signed in.
+// mayShow reports whether a job is one of this account, or one that this
+// process began before somebody signed in.
 func (k *keeper) mayShow(job *jobs.Job) bool {
 	a := k.account()
-	return job.Account == a || k.wasAnonymous.Load() && job.Account == jobs.Account{Server: a.Server, Principal: auth.Anonymous}
+	if job.Account == a {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return job.Account == jobs.Account{Server: a.Server, Principal: auth.Anonymous} && slices.Contains(k.anonymous, job.Handle)
 }
 
 // underAccount reports whether the call of x may be sent again after the refusal
@@ -263,9 +268,6 @@ func (k *keeper) take(x *exchange, b jobs.Begun) {
 	if left { // while the job was begun: whoever closed x did not know of it
 		k.nobodyWaits(x, "host cancelled")
 	}
-	if b.Job.Account.Principal == auth.Anonymous {
-		k.wasAnonymous.Store(true)
-	}
 	if len(b.Others) > 0 {
 		x.tellBeside(metaOpenJobs, handleList(b.Others))
 	}
@@ -279,6 +281,9 @@ func (k *keeper) take(x *exchange, b jobs.Begun) {
 	}
 	k.mu.Lock()
 	k.live[b.Job.Handle] = x
+	if b.Job.Account.Principal == auth.Anonymous {
+		k.anonymous = append(k.anonymous[max(0, len(k.anonymous)-maxAnonymous+1):], b.Job.Handle)
+	}
 	k.mu.Unlock()
 }
 
