@@ -392,7 +392,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 			x.nowGiven()
 		}
 	}
-	k.finish(x, r)
+	ended := k.finish(x, r)
 	if told {
 		x.bridge.record(x, &r.verdict, "settled")
 		k.statusFirst(x, statusTimeout)
@@ -402,7 +402,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 		x.bridge.record(x, &r.verdict, "exchange")
 		return
 	}
-	if x.tell(r) && !x.job.given {
+	if x.tell(r) && ended && !x.job.given {
 		k.written(untold{handle: x.handle()})
 	}
 }

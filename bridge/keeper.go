@@ -315,20 +315,24 @@ func (x *exchange) putKey(pointer, key string) {
 
 // finish journals the end of x's call before the host is told. It never makes
 // the host wait for longer than finishLimit: with a result in hand the true
-// answer beats the durable one.
-func (k *keeper) finish(x *exchange, r *reply) {
-	if k == nil || x.handle() == "" || x.job.ended {
-		return
+// answer beats the durable one. It reports whether the call has ended: a round
+// of questions is no end.
+func (k *keeper) finish(x *exchange, r *reply) bool {
+	if k == nil || x.handle() == "" {
+		return false
+	}
+	if x.job.ended {
+		return true
 	}
 	x.job.ended = true
 	if k.leftToOthers(x, r) {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
 	if r.verdict.Outcome == classify.InputRequired && x.theirWords(r) != nil {
 		k.awaitRound(ctx, x, r)
-		return
+		return false
 	}
 	_, err := k.journal.Finish(ctx, x.handle(), x.endOf(r))
 	k.mu.Lock()
@@ -338,6 +342,7 @@ func (k *keeper) finish(x *exchange, r *reply) {
 		x.tellBeside(metaJournaled, []byte("false"))
 		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.handle(), "error", err)
 	}
+	return true
 }
 
 // awaitRound journals that the host was asked and will send the next round,

@@ -172,6 +172,8 @@ func TestRoundHasItsKeyAndIsSentOnce(t *testing.T) {
 	ask("2", `{"a":1}`, answers)
 	<-came
 	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	r.send(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
+	r.answer(`"read"`) // the cancel has been read
 	ask("3", `{"a":1}`, answers)
 	close(gate)
 	if line := r.answer("3"); !strings.Contains(line, `"done"`) || !strings.Contains(line, `"deduplicated":true`) {

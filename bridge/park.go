@@ -424,7 +424,10 @@ func (x *exchange) joinElsewhere(state roundState) {
 	switch {
 	case job.State == jobs.InputRequired && len(answers) == 0 && k.askForJob(x, &job):
 		return // 2026-07-28, mrtr, "Error Handling": asked again for what is missing
-	case job.State == jobs.OutcomeUnknown || job.State.Settled(): // the server did not wait for the answer
+	case job.State == jobs.OutcomeUnknown: // whoever was to send the answers on is gone
+	case job.State.Settled():
+		x.refuseRound("it was used before, or the server did not wait for its answers; mcpbridge_job has what became of the call, " + string(job.Handle))
+		return
 	case !anyOpen(&job, answers):
 		x.refuseRound("it was used before")
 		return
