@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
@@ -159,19 +160,25 @@ func TestFloodOfQuestions(t *testing.T) {
 	const asked = 40
 	var mu sync.Mutex
 	answers := map[string]int{}
-	all := make(chan struct{})
+	turned, all, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	s := newFloodServer(t, &floodServer{
 		onCall: func(_ []byte, say func(string)) {
 			for i := range asked {
 				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, i))
 			}
-			<-all
+			select {
+			case <-all:
+			case <-over:
+			}
 		},
 		onPost: func(m *jsonrpc.Message, _ *http.Request) int {
 			if m.Kind == jsonrpc.Response {
 				mu.Lock()
 				defer mu.Unlock()
 				answers[string(jsonrpc.Get(m.Bytes(m.Result), "action"))]++
+				if answers[`"cancel"`] == asked-maxQuestions && answers[`"accept"`] == 0 {
+					close(turned)
+				}
 				if answers[`"cancel"`]+answers[`"accept"`] == asked {
 					close(all)
 				}
@@ -179,6 +186,7 @@ func TestFloodOfQuestions(t *testing.T) {
 			return 0
 		},
 	})
+	t.Cleanup(func() { close(over) })
 	r := newBoundsRig(t, s.URL, nil)
 	r.shakeHands(`{"elicitation":{}}`)
 	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read"}}`)
@@ -190,6 +198,11 @@ func TestFloodOfQuestions(t *testing.T) {
 		}
 		return questions == maxQuestions
 	})
+	select {
+	case <-turned: // before an answer makes room for one more
+	case <-time.After(boundsLimit):
+		t.Fatal("what is too much was not answered")
+	}
 	r.mu.Lock()
 	lines := slices.Clone(r.lines)
 	r.mu.Unlock()
