@@ -69,10 +69,10 @@ type session struct {
 	id        string // Mcp-Session-Id, empty if the server gave none
 	handshake handshake
 	cancel    context.CancelFunc // ends the GET stream
-	suspected atomic.Bool        // being looked at
 
-	used  int64        // the turn in which it was asked for last, guarded by the upstream
-	users atomic.Int64 // deliveries under way
+	looked chan struct{} // closed when it was looked at, see suspect; guarded by the upstream
+	used   int64         // the turn in which it was asked for last, guarded by the upstream
+	users  atomic.Int64  // deliveries under way
 }
 
 // maxSessions bounds the sessions of one upstream: a modern host may declare
@@ -132,12 +132,26 @@ func (s *session) stands() bool {
 
 // prepare waits for the session of p, making it if need be.
 func (u *legacy) prepare(ctx context.Context, p *profile) *reply {
-	s := u.session(p, false)
-	select {
-	case <-s.ready:
-		return s.failure
-	case <-ctx.Done():
-		return notConnected(endingOf(ctx))
+	_, failed := u.standingSession(ctx, p)
+	return failed
+}
+
+// standingSession waits for the session of p, making it if need be. Failed is
+// why there is none.
+func (u *legacy) standingSession(ctx context.Context, p *profile) (s *session, failed *reply) {
+	for {
+		s = u.session(p, false)
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			return nil, notConnected(endingOf(ctx))
+		}
+		if s.failure != nil {
+			return nil, s.failure
+		}
+		if u.trusted(ctx, s) {
+			return s, nil
+		}
 	}
 }
 
@@ -362,16 +376,9 @@ func (s *session) headers(accept string) http.Header {
 }
 
 func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
-	s := u.session(d.profile, false)
-	select {
-	case <-s.ready:
-	case <-ctx.Done():
-	}
-	for !s.stands() { // it may be renewed at any moment
-		if failed := u.prepare(ctx, d.profile); failed != nil {
-			return failed
-		}
-		s = u.session(d.profile, false)
+	s, failed := u.standingSession(ctx, d.profile)
+	if failed != nil {
+		return failed
 	}
 	d.session = s
 	s.users.Add(1)
@@ -461,12 +468,9 @@ func (u *legacy) postLater(on *lane, s *session, body []byte) {
 }
 
 func (u *legacy) notify(ctx context.Context, p *profile, m *jsonrpc.Message) error {
-	if r := u.prepare(ctx, p); r != nil {
-		return fmt.Errorf("notification %s: %s", m.Method, r.verdict.Why)
-	}
-	s := u.session(p, false)
-	if !s.stands() {
-		return fmt.Errorf("notification %s: the session was lost", m.Method)
+	s, failed := u.standingSession(ctx, p)
+	if failed != nil {
+		return fmt.Errorf("notification %s: %s", m.Method, failed.verdict.Why)
 	}
 	return u.post(ctx, s, pair{host: p.era, upstream: legacyEra}.request(m, 0, metaPatch{drop: perRequest}))
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	"github.com/mcpbridge/mcpbridge/classify"
@@ -13,24 +14,52 @@ import (
 // call that got it, and that call is not sent again; but the session is looked
 // at with a harmless request and replaced if it is the session that is dead.
 
+// suspicionWait bounds how long a delivery waits for a session to be looked at:
+// on a dead one it would get the same answer, and a write be unknown by it. A
+// server that takes longer is in trouble itself.
+const suspicionWait = 2 * time.Second
+
 // suspect looks at s in the background, once at a time.
 func (u *legacy) suspect(s *session) {
-	if s.id == "" || !s.suspected.CompareAndSwap(false, true) {
-		return
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed || u.sessions[s.profile.key] != s { // replaced since its answer was under way
+	if s.id == "" || s.looked != nil || u.closed || u.sessions[s.profile.key] != s { // replaced since its answer was under way
 		return
 	}
+	looked := make(chan struct{})
+	s.looked = looked
 	u.work.Go(func() {
-		defer s.suspected.Store(false)
 		ctx, cancel := context.WithTimeout(u.life, noticeTimeout)
 		defer cancel()
 		if !u.alive(ctx, s) {
 			u.replace(ctx, s)
 		}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		s.looked = nil
+		close(looked)
 	})
+}
+
+// trusted waits while s is looked at, and reports whether it is still the one to
+// use.
+func (u *legacy) trusted(ctx context.Context, s *session) bool {
+	u.mu.Lock()
+	looked := s.looked
+	u.mu.Unlock()
+	if looked == nil {
+		return true
+	}
+	limit := time.NewTimer(suspicionWait)
+	defer limit.Stop()
+	select {
+	case <-looked:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.sessions[s.profile.key] == s
 }
 
 // alive reports whether the session answers a ping, or cannot be asked now.
