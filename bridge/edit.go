@@ -80,8 +80,12 @@ func insertFirst(raw []byte, s jsonrpc.Span, members []byte) jsonrpc.Edit {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
+// sortEdits puts edits in order; what is put in before a member comes before the
+// removal of that member.
 func sortEdits(edits []jsonrpc.Edit) {
-	slices.SortStableFunc(edits, func(a, b jsonrpc.Edit) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(edits, func(a, b jsonrpc.Edit) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
+	})
 }
 
 // pieces returns raw with edits applied as parts to be written in order. Parts
