@@ -30,6 +30,7 @@ type access struct {
 	changed chan struct{} // closed and replaced when somebody has signed in
 	last    string        // account that was seen last
 	told    string        // page that was written to the log last
+	listed  bool          // a list of tools has had a person sign in
 }
 
 func newAccess(cfg *Config) *access {
@@ -116,6 +117,15 @@ func (a *access) isNews(p auth.Prompt) bool {
 	news := a.told != p.URL+p.UserCode
 	a.told = p.URL + p.UserCode
 	return news
+}
+
+// firstList reports whether no list of tools has had a person sign in before.
+func (a *access) firstList() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := !a.listed
+	a.listed = true
+	return first
 }
 
 // needsSignIn reports whether a person has to sign in before anything works.

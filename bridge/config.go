@@ -36,6 +36,15 @@ const (
 	CancelForward CancelChoice = "forward" // everything is cancelled upstream
 )
 
+// A SignInChoice is what --sign-in-on says of the requests that have a person sign
+// in.
+type SignInChoice string
+
+const (
+	SignInOnCall SignInChoice = "call" // calls of tools; "" too
+	SignInOnList SignInChoice = "list" // the host's first tools/list as well
+)
+
 // A JournalChoice is what --journal says of calls that cannot be journaled.
 type JournalChoice string
 
@@ -100,8 +109,9 @@ type Config struct {
 	Headers     []auth.Header
 	Credentials Credentials // nil: Headers are all there is
 	Login       string      // command with which a person signs in, for texts
-	Proxy       string      // "": environment, "direct", or a URL
-	CACert      string      // file names
+	SignInOn    SignInChoice
+	Proxy       string // "": environment, "direct", or a URL
+	CACert      string // file names
 	ClientCert  string
 	ClientKey   string
 	NoCookies   bool

@@ -135,6 +135,9 @@ func (x *exchange) listTools() {
 		from = n
 	}
 	c := x.bridge.offers.catalogue(x.ctx, x.profile, listWait)
+	if c == nil {
+		c = x.signInForList()
+	}
 	list, next := x.bridge.listing(x.profile, c, from)
 	result := concat(`{"tools":`, list)
 	if next > 0 {

@@ -11,8 +11,8 @@ import (
 )
 
 // This file is what becomes of a request whose credentials were refused. Only a
-// call of the host has a person sign in; everything else is content with what
-// can be renewed without one.
+// call of the host has a person sign in, and if so configured its first list of
+// tools; everything else is content with what can be renewed without one.
 
 // listAfterSignIn is how long a call of the bridge's own tools waits for the
 // server's tools once somebody has signed in.
@@ -136,6 +136,31 @@ func (x *exchange) signInFirst() string {
 		b.offers.catalogue(x.ctx, x.profile, listAfterSignIn)
 	}
 	return ""
+}
+
+// signInForList has a person sign in for a list of tools that the server refuses,
+// where that is configured, and returns the list if the person is done within the
+// host's patience for one. Only the first list does so: hosts ask unprompted.
+func (x *exchange) signInForList() *catalogue {
+	b := x.bridge
+	if b.cfg.SignInOn != SignInOnList || !b.access.needsSignIn() || !b.access.firstList() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, listWait-time.Since(x.began))
+	defer cancel()
+	err := b.access.signIn(ctx, func(p auth.Prompt) {
+		if p.NoBrowser || p.UserCode != "" {
+			b.tellPrompt(p)
+			cancel()
+		}
+	})
+	switch {
+	case err == nil:
+		return b.offers.catalogue(x.ctx, x.profile, listAfterSignIn)
+	case ctx.Err() == nil:
+		b.cfg.Log.Warn("the sign-in that a list of tools began failed", "server", b.cfg.Server, "error", err)
+	}
+	return nil
 }
 
 // signInNote is what is said where a person has to sign in. Status is what the

@@ -93,6 +93,8 @@ opens with the first call that the server refuses; see "mcpbridge help login"):
                                   where the browser returns to (127.0.0.1, any
                                   port, /callback)
   --auth-timeout 5m               time to sign in
+  --sign-in-on call|list          what starts it: a call (call), or also the host's
+                                  first look at the tools, for hosts that look once
   --token-store keyring|file      where the key is that seals the tokens (the keyring
                                   of the system if it answers)
 

@@ -62,6 +62,8 @@ func settings() []setting {
 		{"header", lines, parseHeaders},
 		{"header-file", lines, parseHeaderFiles},
 		{"bearer-env", single, parseBearerEnv},
+		{"sign-in-on", single, oneOf(func(o *options, v string) { o.SignInOn = bridge.SignInChoice(v) },
+			string(bridge.SignInOnCall), string(bridge.SignInOnList))},
 		{"no-cookies", toggle, boolean(func(o *options) *bool { return &o.NoCookies })},
 
 		{"allow-http", toggle, boolean(func(o *options) *bool { return &o.allowHTTP })},

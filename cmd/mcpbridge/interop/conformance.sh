@@ -3,7 +3,8 @@
 #
 # Runs the conformance suite through the bridge, two runs at a time, and
 # compares what did not pass with conformance.txt beside this file: it fails on
-# a failure that is not listed there, and on one that is listed and passes.
+# a failure that is not listed there, and on one that is listed and passes. The
+# flags that a scenario needs are in conformance.json.
 #
 # SUITE is the folder with run.sh and server.sh, BINARY the built mcpbridge.
 # Work folders, results and logs stay under $CONFORMANCE_WORK.
@@ -20,8 +21,10 @@ all=(server-2025-11-25 server-2026-07-28 client-2025-11-25 client-2026-07-28-mod
 runs=("$@")
 [ ${#runs[@]} -gt 0 ] || runs=("${all[@]}")
 outputs=$base/outputs
-rm -rf "$outputs"
-mkdir -p "$outputs"
+rm -rf "$outputs" "$base/suite"
+mkdir -p "$outputs" "$base/suite"
+cp -R "$suite"/*.sh "$suite"/package*.json "$suite"/src "$suite"/bin "$suite"/bridges "$base/suite/"
+cp "$here/conformance.json" "$base/suite/bridges/mcpbridge.json"
 
 # one RUN FOLDER: the exit code of the suite is not asked, its table is.
 one() {
@@ -35,7 +38,7 @@ one() {
 	# legacy way only.
 	[ "$1" != server-2025-11-25 ] || flags='--protocol legacy'
 	CONFORMANCE_WORK=$base/$2 BRIDGE_CMD="$binary $flags {url}" \
-		"$suite/$script" mcpbridge --requirements "$revision" "${host[@]}" >"$outputs/$1.txt" 2>&1 || true
+		"$base/suite/$script" mcpbridge --requirements "$revision" "${host[@]}" >"$outputs/$1.txt" 2>&1 || true
 	grep '^TOTAL' "$outputs/$1.txt" | sed "s/^/$1: /" || echo "$1: no total"
 }
 
