@@ -14,7 +14,7 @@ RUNS ?=
 # The version comes from the tag that git knows, where git may be asked.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
-.PHONY: help build test demo check fuzz interop interop-go interop-node conformance faults crash eras browser bench
+.PHONY: help build test demo check fuzz interop interop-go interop-node conformance faults crash eras browser bench bench-journal
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,11 @@ crash: ## kill points against the server's ledger, and 10,000 jobs from three br
 browser: ## a real browser signs in: headless Chromium, Debian's where there is none
 	command -v chromium >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; }
 	CI=1 $(GO) test -count=1 ./cmd/mcpbridge/browser
+
+bench-journal: ## what the journal costs, beside its own turn
+	$(GO) test ./jobs -run '^$$' -bench 'Call|Floor' -benchtime 3000x
+	$(GO) test ./cmd/mcpbridge/cost -run '^$$' -bench 'Write|AfterPrune' -benchtime 500x -timeout 20m
+	$(GO) test ./cmd/mcpbridge/cost -run '^$$' -bench 'GroupCommit|LargeJournal' -benchtime 10x -timeout 20m
 
 bench: build ## what the bridge costs, as ratios
 	MCPBRIDGE=$(CURDIR)/$(BIN) $(BENCH)/run.sh -vs mcpbridge,floor,floor-journal,sdkmin -rounds 5
