@@ -42,8 +42,8 @@ func (p *program) front() (code int, err error) {
 	return f.wait(parent), nil
 }
 
-// start starts the worker: the same program with the same arguments, in a
-// session of its own, on the host's descriptors.
+// start starts the worker: the same program with the same arguments, apart from
+// the host's process group, on the host's descriptors.
 func (f *front) start() error {
 	lifeEnd, life, err := os.Pipe()
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *front) exec(lifeEnd, releaseEnd *os.File) error {
 	f.worker, err = syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
 		Env:   append(os.Environ(), frontVariable+"="+pipeMark(int(lifeEnd.Fd()))),
 		Files: []uintptr{0, 1, 2, lifelineFD: lifeEnd.Fd(), releaseFD: releaseEnd.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   apart(),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", self, err)

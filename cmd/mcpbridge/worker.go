@@ -15,7 +15,7 @@ import (
 // as a worker, which serves the host and holds the calls. Killing the front, or
 // its whole process group, is then no end of a call that is under way:
 //
-//	host ──starts──▶ front ──starts──▶ worker (a session of its own)
+//	host ──starts──▶ front ──starts──▶ worker (a process group of its own)
 //	  └────── stdin, stdout, stderr ──────┘
 //
 // The two know each other by two pipes. The front holds the writing end of the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -56,6 +57,9 @@ func joinFront(env lookup) *worker {
 		unix.CloseOnExec(fd)
 		_ = unix.SetNonblock(fd, true) // or each would keep a thread
 	}
+	// A log line to the host's terminal must not stop a worker in the background,
+	// as "stty tostop" would have it.
+	signal.Ignore(syscall.SIGTTOU)
 	return &worker{lifeline: os.NewFile(lifelineFD, "lifeline"), release: os.NewFile(releaseFD, "release")}
 }
 

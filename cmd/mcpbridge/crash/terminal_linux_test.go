@@ -36,6 +36,66 @@ func openTerminal(t *testing.T) (program, person *os.File) {
 	return program, person
 }
 
+// stopsBackground makes a terminal stop the background processes of its session
+// that write to it.
+func stopsBackground(t *testing.T, terminal *os.File) {
+	t.Helper()
+	fd := int(terminal.Fd())
+	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode.Lflag |= unix.TOSTOP
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A worker is in the background of its host's terminal, and logs to it: that
+// does not stop it, whatever the terminal is told.
+func TestLogOnATerminal(t *testing.T) {
+	t.Parallel()
+	w := newCalls(t)
+	end, person := openTerminal(t)
+	stopsBackground(t, end)
+	c := w.command("--log-level=debug")
+	cmd := exec.CommandContext(w.ctx, c[0], c[1:]...)
+	cmd.Env, cmd.Dir = environment(w.home), w.home
+	cmd.Stderr = end
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 2}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
+	_ = end.Close()
+	logged := bufio.NewReader(person)
+	for id := 1; id <= 2; id++ {
+		if _, err := fmt.Fprintf(stdin, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"mcpbridge_job"}}`+"\n", id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := logged.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := bufio.NewScanner(stdout)
+	for n := 0; n < 2 && lines.Scan(); n++ {
+		if !strings.Contains(lines.Text(), `"result"`) || strings.Contains(lines.Text(), "linger: off") {
+			t.Errorf("answer %s", lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 // On a terminal one process serves: after Ctrl-Z a worker outside the session
 // would take the lines that are typed.
 func TestTerminal(t *testing.T) {
