@@ -17,7 +17,7 @@ import (
 // Defaults of Config.
 const (
 	defaultConnectTimeout = 10 * time.Second
-	defaultFreshFor       = time.Second
+	defaultFreshFor       = 800 * time.Millisecond
 	defaultUserAgent      = "mcpbridge"
 )
 
@@ -32,7 +32,7 @@ type Config struct {
 	ClientKeyFile  string // PEM; "": the key is in ClientCertFile
 
 	ConnectTimeout time.Duration // for name, TCP, proxy and TLS together; 0: 10 s
-	FreshFor       time.Duration // see Request.Write; 0: 1 s
+	FreshFor       time.Duration // see Request.Write; 0: 0.8 s
 
 	NoCookies bool
 	UserAgent string
@@ -86,7 +86,7 @@ func newClient(cfg Config, target *url.URL, headers http.Header, route route, tr
 		memory:  newMemory(!cfg.NoCookies),
 		dialer:  newDialer(target, route, trust, orDefault(cfg.ConnectTimeout, defaultConnectTimeout)),
 	}
-	c.pool.freshFor = orDefault(cfg.FreshFor, defaultFreshFor)
+	c.pool.life.most = orDefault(cfg.FreshFor, defaultFreshFor)
 	c.pool.mayShare = target.Scheme == "https"
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

@@ -60,8 +60,9 @@ type socket struct {
 	// (RFC 8446, 5.2: records are authenticated as a whole).
 	writes atomic.Int64
 
-	alert atomic.Pointer[string] // the certificate alert by which the peer ended it
-	heard chan struct{}          // closed when the first Read has returned
+	alert atomic.Pointer[string]    // the certificate alert by which the peer ended it
+	ended atomic.Pointer[time.Time] // when its end was read
+	heard chan struct{}             // closed when the first Read has returned
 	first sync.Once
 
 	// Of HTTP/2, what the reading goroutine has seen of the server's SETTINGS,
@@ -109,6 +110,8 @@ func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	s.settings.see(p[:n])
 	if err != nil {
+		end := time.Now()
+		s.ended.CompareAndSwap(nil, &end)
 		if alert, ok := certificateAlert(err); ok {
 			s.alert.Store(&alert)
 		}

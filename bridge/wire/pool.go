@@ -17,12 +17,12 @@ const (
 var errClosed = errors.New("client is closed")
 
 // A pool keeps the connections to the target. Its zero value is ready, with
-// freshFor and mayShare set before use.
+// life.most and mayShare set before use.
 type pool struct {
-	freshFor time.Duration // see Request.Write
-	mayShare bool          // TLS: the server may choose HTTP/2
+	mayShare bool // TLS: the server may choose HTTP/2
 
 	mu      sync.Mutex // held for state only, never across I/O that can block
+	life    lifespan   // of HTTP/1.1 connections that rest
 	all     map[*conn]struct{}
 	idle    []*conn // HTTP/1.1, nobody's; the one that rested least is last
 	shared  []*conn // HTTP/2
@@ -93,7 +93,7 @@ func (p *pool) pickShared(now time.Time) pick {
 }
 
 // pickIdle finds an HTTP/1.1 connection that rests, the freshest first. The
-// one that a write finds too old is closed: it is about to be replaced.
+// one that a write cannot trust is closed: it is about to be replaced.
 func (p *pool) pickIdle(write bool, now time.Time) *conn {
 	for len(p.idle) > 0 {
 		last := len(p.idle) - 1
@@ -102,15 +102,33 @@ func (p *pool) pickIdle(write bool, now time.Time) *conn {
 		p.idle = p.idle[:last]
 		rested := rest(cn.rested, now)
 		if rested < idleFor && cn.http1.Reserve() == nil {
-			if !write || rested < p.freshFor {
+			p.life.outlived(rested)
+			if !write || rested < p.life.trusted(now) {
 				return cn
 			}
 			p.forget(cn)
 			return nil
 		}
+		p.learn(cn, now)
 		p.forget(cn)
 	}
 	return nil
+}
+
+// learn notes after which rest the peer ended a connection, if it did. It is for
+// one that was not closed by us; p.mu is held.
+func (p *pool) learn(cn *conn, now time.Time) {
+	if end := cn.socket.ended.Load(); end != nil && cn.http1 != nil {
+		p.life.ended(end.Sub(cn.rested), now)
+	}
+}
+
+// died is done for a connection from the pool that broke under a request.
+func (p *pool) died(cn *conn, refused bool) {
+	p.mu.Lock()
+	p.learn(cn, time.Now())
+	p.mu.Unlock()
+	p.done(cn, refused)
 }
 
 // rest returns how long something rested. The monotonic clock of some systems

@@ -17,7 +17,9 @@ type Request struct {
 	// Write says that the request may have an effect which must not happen
 	// twice. Over HTTP/1.1 it uses a connection last used less than
 	// Config.FreshFor ago, or dials: servers close idle connections at the very
-	// moment at which we send, and that race would be an unknown outcome.
+	// moment at which we send, and that race would be an unknown outcome. It
+	// dials always where the server was not seen to keep connections, and sooner
+	// where one was seen to end sooner.
 	Write bool
 }
 

@@ -104,7 +104,11 @@ func (c *Client) exchange(h *hop, cn *conn, req *http.Request) (resp *http.Respo
 	if err != nil {
 		refused = cn.refused(before, err)
 		f = c.judge(h, cn, refused, before, err)
-		c.pool.done(cn, refused)
+		if h.reused && h.Err() == nil {
+			c.pool.died(cn, refused)
+		} else {
+			c.pool.done(cn, refused)
+		}
 		return nil, refused, f
 	}
 	cn.answered.Store(true)

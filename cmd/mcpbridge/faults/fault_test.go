@@ -39,6 +39,7 @@ type fault struct {
 	longAsk bool // Retry-After is longer than any host waits
 	learnt  bool // the first call is redirected, a delivery that runs nothing, and the way is remembered
 	unread  bool // the request is not read whole: the ledger has no delivery of the tool
+	always  bool // the server is so from its start, and stays so
 
 	legacyOnly bool // sessions, resumption
 	set        func(*rig)
@@ -226,6 +227,6 @@ func recoveries() []fault {
 		{name: "HTTP 503 once", specs: []string{"status:503x1"}, sight: serverError, once: true},
 		{name: "reset after the effect, once", specs: []string{"cut-phase:after-effectx1"}, sight: broken, acts: true, once: true},
 		{name: "reply lost, once", specs: []string{"lost-reply@tools/callx1"}, sight: broken, acts: true, once: true},
-		{name: "idle connections closed at once", specs: []string{"close-idle:0s"}, sight: answer, acts: true},
+		{name: "idle connections closed at once", specs: []string{"close-idle:0s"}, sight: answer, acts: true, always: true},
 	}
 }

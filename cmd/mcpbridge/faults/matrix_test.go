@@ -193,6 +193,9 @@ func last(entries []bridgetest.Entry) int {
 }
 
 func (g group) strike(r *rig) {
+	if g.always {
+		return
+	}
 	if err := r.up.SetFault(g.specs...); err != nil {
 		r.t.Errorf("set the fault: %v", err)
 	}
@@ -207,7 +210,7 @@ func (g group) heal(r *rig, c *cell) {
 	if g.unset != nil {
 		g.unset(r)
 	}
-	if !g.selfLimited() {
+	if !g.selfLimited() && !g.always {
 		if err := r.up.SetFaults(); err != nil {
 			r.t.Errorf("clear the faults: %v", err)
 		}

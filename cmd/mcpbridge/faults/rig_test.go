@@ -42,6 +42,11 @@ func newRig(t testing.TB, f fault, era bridgetest.Era, replicas int) *rig {
 		args = append(args, "--ca-cert="+writeCertificate(t, conf.Certificates[0].Certificate[0]), "--proxy="+r.tunnel.url())
 	}
 	up := startUpstream(t, o)
+	if f.always {
+		if err := up.SetFault(f.specs...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	url := up.URL()
 	switch {
 	case f.rig == tcp:

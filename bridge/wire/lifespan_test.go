@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A server that closes each connection right behind its answer, without saying
+// so, loses no write: none is sent on a connection that it has answered on.
+func TestServerThatKeepsNoConnection(t *testing.T) {
+	t.Parallel()
+	const writes = 500
+	s := serveRaw(t, func(s *raw, conn net.Conn) {
+		if _, err := s.read(bufio.NewReader(conn)); err == nil {
+			io.WriteString(conn, okReply)
+		}
+	})
+	c := client(t, s.url)
+	c.pool.life.kept = false // nothing is known of the server yet
+	for n := range writes {
+		if n%3 == 0 { // a read, which may meet the end of a connection, and teaches
+			r := post("read")
+			r.Write = false
+			if resp, err := c.Do(bounded(t), r); err == nil {
+				resp.Drain(time.Second)
+			}
+		}
+		resp, err := c.Do(bounded(t), post(fmt.Sprint("write ", n)))
+		if err != nil {
+			t.Fatalf("write %d: %v", n, err)
+		}
+		resp.Drain(time.Second)
+	}
+	arrived := map[string]int{}
+	for _, body := range s.ledger() {
+		arrived[strings.TrimPrefix(body, "POST ")]++
+	}
+	for n := range writes {
+		if body := fmt.Sprint("write ", n); arrived[body] != 1 {
+			t.Errorf("%q arrived %d times", body, arrived[body])
+		}
+	}
+}
+
+// What is learnt of one connection decides for the next.
+func TestEarlyEndIsLearnt(t *testing.T) {
+	t.Parallel()
+	var first atomic.Bool
+	rested := make(chan struct{})
+	s := serveRaw(t, func(s *raw, conn net.Conn) {
+		if !first.CompareAndSwap(false, true) {
+			echo(s, conn)
+			return
+		}
+		s.read(bufio.NewReader(conn))
+		io.WriteString(conn, okReply)
+		<-rested
+	})
+	c := client(t, s.url)
+	must(t, c, post("{}"))
+	close(rested)
+	must(t, c, waitDead(t, c, post("{}")))
+	if resp, _ := must(t, c, post("{}")); resp.Reused {
+		t.Error("a write trusted a connection of a server that was seen to close one at once")
+	}
+	r := post("{}")
+	r.Write = false
+	if resp, _ := must(t, c, r); !resp.Reused {
+		t.Error("a read did not reuse a connection")
+	}
+}
+
+func TestLifespan(t *testing.T) {
+	t.Parallel()
+	const most = time.Second
+	now := time.Now()
+	for name, test := range map[string]struct {
+		learn func(*lifespan)
+		want  time.Duration
+	}{
+		"nothing known":                 {func(*lifespan) {}, 0},
+		"alive after no rest to name":   {func(l *lifespan) { l.outlived(keptRest - 1) }, 0},
+		"alive after a rest":            {func(l *lifespan) { l.outlived(keptRest) }, most},
+		"ended late":                    {func(l *lifespan) { l.outlived(keptRest); l.ended(most, now) }, most},
+		"ended early":                   {func(l *lifespan) { l.outlived(keptRest); l.ended(most/2, now) }, most / 4},
+		"ended at once":                 {func(l *lifespan) { l.outlived(keptRest); l.ended(-time.Millisecond, now) }, 0},
+		"the earliest end counts":       {func(l *lifespan) { l.outlived(keptRest); l.ended(most/2, now); l.ended(most-1, now) }, most / 4},
+		"an early end long ago":         {func(l *lifespan) { l.outlived(keptRest); l.ended(0, now.Add(-lifespanMemory)) }, most},
+		"an early end, and a later one": {func(l *lifespan) { l.outlived(keptRest); l.ended(0, now.Add(-lifespanMemory)); l.ended(most/2, now) }, most / 4},
+	} {
+		l := &lifespan{most: most}
+		test.learn(l)
+		if got := l.trusted(now); got != test.want {
+			t.Errorf("%s: trusted for %v, want %v", name, got, test.want)
+		}
+	}
+}
