@@ -146,11 +146,10 @@ func inheritedFDs() []int {
 // A hostInput reads standard input without ever waiting inside a read, which
 // would keep the host's pipe open after it was let go of.
 type hostInput struct {
-	fd    int
 	ended func()
 	woken *os.File // its end wakes a reader
 	wake  *os.File
-	poll  [2]unix.PollFd
+	poll  [2]unix.PollFd // of the host's pipe and of woken
 }
 
 func newHostInput(fd int, ended func()) (*hostInput, error) {
@@ -158,7 +157,9 @@ func newHostInput(fd int, ended func()) (*hostInput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hostInput{fd: fd, ended: ended, woken: woken, wake: wake}, nil
+	in := &hostInput{ended: ended, woken: woken, wake: wake}
+	in.poll = [2]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(woken.Fd()), Events: unix.POLLIN}}
+	return in, nil
 }
 
 // stop makes a Read that waits return io.EOF, and every later one.
@@ -166,17 +167,18 @@ func (in *hostInput) stop() { _ = in.wake.Close() }
 
 func (in *hostInput) Read(b []byte) (int, error) {
 	for {
-		in.poll = [2]unix.PollFd{{Fd: int32(in.fd), Events: unix.POLLIN}, {Fd: int32(in.woken.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(in.poll[:], -1); err != nil && err != syscall.EINTR {
-			return 0, os.NewSyscallError("poll", err)
-		}
+		_, err := unix.Poll(in.poll[:], -1)
 		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return 0, os.NewSyscallError("poll", err)
 		case in.poll[1].Revents != 0:
 			return 0, io.EOF
 		case in.poll[0].Revents == 0:
 			continue
 		}
-		n, err := unix.Read(in.fd, b)
+		n, err := unix.Read(int(in.poll[0].Fd), b)
 		switch {
 		case err == syscall.EINTR || err == syscall.EAGAIN:
 			continue
