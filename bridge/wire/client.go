@@ -119,8 +119,7 @@ func (c *Client) request(h *hop, r *Request, to *url.URL) *http.Request {
 	req.Header = r.Header
 	c.memory.addCookies(to, r.Header, c.headers["Cookie"])
 	if len(r.Body) > 0 {
-		h.body.Reset(r.Body)
-		req.Body = &h.body
+		req.Body = h.carry(r.Body)
 		req.ContentLength = int64(len(r.Body))
 	}
 	return req

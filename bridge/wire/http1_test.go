@@ -53,6 +53,23 @@ func TestExchangeKeepsConnection(t *testing.T) {
 	}
 }
 
+// A usual request costs one write, with its head.
+func TestShortRequestLeavesInOneWrite(t *testing.T) {
+	t.Parallel()
+	s := serveRaw(t, echo)
+	c := client(t, s.url)
+	for range 2 {
+		must(t, c, post(`{"n":1}`))
+	}
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	for cn := range c.pool.all {
+		if n := cn.socket.writes.Load(); n != 2 {
+			t.Errorf("2 requests took %d writes", n)
+		}
+	}
+}
+
 // Each server does one odd thing; each method must appear at most once.
 func TestBrokenExchangesAreOneRequest(t *testing.T) {
 	t.Parallel()

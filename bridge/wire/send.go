@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/mcpbridge/mcpbridge/classify"
@@ -15,7 +16,8 @@ type hop struct {
 	context.Context
 	stop   context.CancelFunc
 	write  bool
-	body   payload
+	bytes  bytes.Reader  // of body
+	body   io.ReadCloser // as the request had it at first; nil: none
 	begun  bool // sender saw the request
 	reused bool
 }
@@ -43,10 +45,13 @@ func (h *hop) failure(err error) *Failure {
 	return &Failure{Stage: classify.Exchange, Sent: sent, Detail: "no credentials for the request: " + oneLine(err.Error()), Err: err}
 }
 
-// A payload is a request body.
-type payload struct{ bytes.Reader }
-
-func (*payload) Close() error { return nil }
+// carry returns b as the body of a request, which net/http knows to be in memory:
+// a short one then leaves in one write with its head.
+func (h *hop) carry(b []byte) io.ReadCloser {
+	h.bytes.Reset(b)
+	h.body = io.NopCloser(&h.bytes)
+	return h.body
+}
 
 // A sender is the http.RoundTripper at the bottom: it puts a request on exactly
 // one connection, once.
@@ -89,10 +94,10 @@ func (h *hop) again(req *http.Request, f *Failure) bool {
 	if req.Body == nil {
 		return true
 	}
-	if req.Body != &h.body { // the credentials replaced it
+	if req.Body != h.body { // the credentials replaced it
 		return false
 	}
-	h.body.Seek(0, 0)
+	h.bytes.Seek(0, io.SeekStart)
 	return true
 }
 
