@@ -32,6 +32,7 @@ type oauth struct {
 
 	mu        sync.Mutex // guards what follows; never held across I/O on a network
 	stamp     time.Time  // of the settings file when it was read
+	absent    bool       // there was none then
 	settings  *settings
 	record    *record
 	unwritten *unwritten
@@ -76,7 +77,7 @@ func (o *oauth) options() OAuth {
 func (o *oauth) reload() (*record, error) {
 	stamp := o.cfg.Store.stamp("servers", o.name)
 	o.mu.Lock()
-	o.stamp = stamp
+	o.stamp, o.absent = stamp, false
 	o.mu.Unlock()
 	held := o.held(stamp)
 	if held != nil && held.fresh {
@@ -90,6 +91,9 @@ func (o *oauth) reload() (*record, error) {
 	}
 	if !found || !o.given.fits(&s) {
 		o.adopt(nil, nil)
+		o.mu.Lock()
+		o.absent = !found && o.stamp.IsZero()
+		o.mu.Unlock()
 		return nil, nil
 	}
 	r, err := o.storedRecord(&s)
@@ -135,13 +139,18 @@ func (o OAuth) fits(s *settings) bool {
 }
 
 // current returns the record in memory if its token is good and no process has
-// signed in or out since, else the stored one.
+// signed in or out since, else the stored one. It is asked for each request, also
+// where nobody ever signs in: it then looks once whether somebody has.
 func (o *oauth) current() (*record, error) {
 	_ = o.flush(writeEvery) // the warning was given
 	stamp := o.cfg.Store.stamp("servers", o.name)
 	o.mu.Lock()
 	r, same := o.record, stamp.Equal(o.stamp)
+	nothing := same && o.absent && o.unwritten == nil
 	o.mu.Unlock()
+	if nothing {
+		return nil, nil
+	}
 	if r != nil && same && !o.presented(r).IsZero() && !r.due(time.Now()) {
 		return r, nil
 	}

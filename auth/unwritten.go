@@ -83,6 +83,12 @@ func (u *unwritten) supersedes(s *settings, stored *record) bool {
 // flush stores what the store could not take, unless another process renews at
 // this moment. It returns why that still does not work.
 func (o *oauth) flush(least time.Duration) error {
+	o.mu.Lock()
+	nothing := o.unwritten == nil
+	o.mu.Unlock()
+	if nothing {
+		return nil
+	}
 	u := o.held(o.cfg.Store.stamp("servers", o.name))
 	if u == nil {
 		return nil
