@@ -146,7 +146,7 @@ func (o *oauth) current() (*record, error) {
 	stamp := o.cfg.Store.stamp("servers", o.name)
 	o.mu.Lock()
 	r, same := o.record, stamp.Equal(o.stamp)
-	nothing := same && o.absent && o.unwritten == nil
+	nothing := r == nil && same && o.absent && o.unwritten == nil
 	o.mu.Unlock()
 	if nothing {
 		return nil, nil
