@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/cmd/mcpbridge/programtest"
 	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
 )
@@ -34,7 +35,7 @@ func TestHammer(t *testing.T) {
 	switch {
 	case full():
 		n = 10_000
-	case raceDetector:
+	case programtest.RaceDetector:
 		n = 300
 	}
 	w := newCalls(t)
@@ -69,7 +70,7 @@ func TestHammer(t *testing.T) {
 	slices.Sort(turns)
 	p99 := turns[len(turns)*99/100]
 	t.Logf("%d jobs, %d lists; %d turns, median %v, p99 %v, longest %v", n, lists.Load(), len(turns), turns[len(turns)/2], p99, turns[len(turns)-1])
-	if p99 > turnLimit && !raceDetector && len(turns) >= fewTurns {
+	if p99 > turnLimit && !programtest.RaceDetector && len(turns) >= fewTurns {
 		t.Errorf("the 99th percentile of a turn is %v, at most %v are allowed", p99, turnLimit)
 	}
 }

@@ -2,91 +2,27 @@ package faults
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/cmd/mcpbridge/programtest"
 )
 
 // callLimit bounds whatever a test waits for; it says nothing about the bridge.
 const callLimit = 40 * time.Second
 
-// TestMain builds the program once, with the race detector if the tests have it.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "mcpbridge-faults-")
-	if err == nil {
-		err = build(filepath.Join(dir, programName()))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the program:", err)
-		os.Exit(1)
-	}
-	if err := os.Setenv("FAULTS_PROGRAM", filepath.Join(dir, programName())); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { programtest.Main(m) }
 
-func programName() string {
-	if runtime.GOOS == "windows" {
-		return "mcpbridge.exe"
-	}
-	return "mcpbridge"
-}
-
-func build(to string) error {
-	args := []string{"build", "-o", to}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	out, err := exec.Command("go", append(args, "..")...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
-}
-
-// TestSources looks at what the program is built from, so that go test knows
-// when an earlier result of this package is of another program.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	err := filepath.WalkDir(filepath.Join("..", "..", ".."), func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".git"):
-			return fs.SkipDir
-		case filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go"):
-			_, err = os.Stat(path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	programtest.Sources(t)
 }
 
-func program() string { return os.Getenv("FAULTS_PROGRAM") }
+func program() string { return programtest.Path() }
 
 // A lane is one process of the program and the server behind it.
 type lane struct {

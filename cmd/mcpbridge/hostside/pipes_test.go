@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/cmd/mcpbridge/programtest"
 )
 
 // Times that the bridge promises.
@@ -39,7 +40,7 @@ func TestStdoutReaderThatStops(t *testing.T) {
 	await(t, arrived, calls)
 	p.send(cancelLine("5"), message(`"p"`, "ping", "{}")) // it still reads
 	limit := int64(calls * size / 2)
-	if raceDetector {
+	if programtest.RaceDetector {
 		limit *= 4 // it keeps a record of all memory
 	}
 	if grown := memoryOf(t, p.cmd.Process.Pid) - before; grown > limit {

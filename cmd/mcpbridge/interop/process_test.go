@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/cmd/mcpbridge/programtest"
 )
 
 // endLimit is how long a host waits for the program to end by itself after
@@ -25,7 +27,7 @@ type process struct {
 func command(t *testing.T, up *upstream) *process {
 	t.Helper()
 	args := append([]string{"--state-dir", t.TempDir()}, up.flags...)
-	cmd := exec.Command(binary, append(args, up.url)...)
+	cmd := exec.Command(programtest.Path(), append(args, up.url)...)
 	home := t.TempDir()
 	// A program with the race detector would sleep for a second when it ends.
 	cmd.Env = append(cmd.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home, "GORACE=atexit_sleep_ms=0")

@@ -1,5 +1,0 @@
-//go:build !race
-
-package eras
-
-const raceDetector = false

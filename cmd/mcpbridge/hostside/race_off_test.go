@@ -1,5 +1,0 @@
-//go:build !race
-
-package hostside
-
-const raceDetector = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package interop
-
-func buildFlags() []string { return nil }
