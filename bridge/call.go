@@ -104,7 +104,7 @@ func (x *exchange) startClock() {
 	giveUp := answer
 	if x.method == "tools/call" {
 		giveUp = x.bridge.cfg.JobTimeout
-		if x.bridge.keeper != nil && x.bridge.cfg.JobTools == JobToolsNone {
+		if x.bridge.keeper != nil && !x.mayHaveHandle() {
 			answer = giveUp // no handle can be given: the call stays open
 		}
 	}

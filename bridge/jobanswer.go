@@ -214,9 +214,6 @@ func (k *keeper) answerFrom(x *exchange, b jobs.Begun) bool {
 		if job.State.Settled() {
 			return k.answerEnd(x, &job, true)
 		}
-		if given, err := k.journal.GiveHandle(x.ctx, job.Handle); err == nil {
-			job = given
-		}
 	}
 	job = k.lookAfter(x.ctx, job)
 	if job.State.Settled() {
@@ -277,11 +274,34 @@ func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) bool {
 // answerOpen answers a call that is held back with the handle of the job that
 // has not ended.
 func (k *keeper) answerOpen(x *exchange, job *jobs.Job, more string) {
+	given, err := k.handOut(*job)
 	if !x.close() {
 		return
 	}
-	x.write(x.handleAnswer(job, true, more))
-	x.recordHeld(job, true)
+	if err != nil {
+		x.write(x.withoutHandle(&given, err))
+	} else {
+		x.write(x.handleAnswer(&given, true, more))
+	}
+	x.recordHeld(&given, true)
+}
+
+// withoutHandle answers a call that is held back by a job whose handle cannot be
+// given out.
+func (x *exchange) withoutHandle(job *jobs.Job, err error) [][]byte {
+	n := note{
+		head:  "STILL RUNNING (not an error)",
+		what:  fmt.Sprintf("an earlier call of %q on server %s goes on", cut(job.Tool, 80), job.Server),
+		known: "this one was not sent; no handle can be given out, as the journal did not take it: " + cut(err.Error(), 300),
+		next:  "make exactly this call again in a while: it is answered from the earlier one, and not sent twice",
+	}
+	if job.State == jobs.OutcomeUnknown {
+		n.head = "OUTCOME UNKNOWN"
+		n.what = fmt.Sprintf("an earlier call of %q on server %s ended without a usable answer", cut(job.Tool, 80), job.Server)
+	}
+	isError := job.State == jobs.OutcomeUnknown || x.tool != nil && x.tool.output
+	return x.ownResult(concat(`{"content":[`, textBlock(n.String()), `],"isError":`, strconv.FormatBool(isError),
+		`,"_meta":`, x.metaWith(member{metaVerdict, x.verdictJSON(heldVerdict(job))}), `}`))
 }
 
 // endParts is the answer about a settled job: its result exactly as upstream

@@ -115,6 +115,7 @@ type journaled struct {
 	unprotected  string           // why the call is not journaled although it should be
 	meta         []member         // what the answer says about journal and other jobs
 	keyed        bool             // the configured idempotency key is in the call
+	task         string           // that upstream made of the call
 	ended        bool
 	deduplicated bool // answered from an earlier job
 	resumable    bool // session and event id were journaled
@@ -500,7 +501,7 @@ func evidenceOf(v *classify.Verdict) jobs.Evidence {
 // giveHandle journals that x's handle is about to be given out; a read is
 // journaled only now. It reports whether there is a handle to give.
 func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
-	if k == nil || k.bridge.cfg.JobTools == JobToolsNone || x.job.unprotected != "" || k.choice(x) == JournalOff {
+	if k == nil || !x.mayHaveHandle() || x.job.unprotected != "" || k.choice(x) == JournalOff {
 		return jobs.Job{}, false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
@@ -524,10 +525,33 @@ func (k *keeper) giveHandle(x *exchange) (jobs.Job, bool) {
 	}
 	if b.Hold == jobs.NotHeld {
 		k.take(x, b)
+		k.keepTask(x)
 		b.Job.Deliveries = deliveries // made before there was a job
 		k.journal.Note(b.Job.Handle, jobs.Note{Deliveries: deliveries})
 	}
 	return b.Job, true
+}
+
+// mayHaveHandle reports whether the host of x could do anything with a handle: it
+// has the bridge's tools, or asked for tasks.
+func (x *exchange) mayHaveHandle() bool {
+	return x.bridge.cfg.JobTools != JobToolsNone || x.door() != noDoor
+}
+
+// handOut journals that the handle of an earlier job is about to be given out,
+// if it is not out. A handle that cannot be journaled must not be given.
+func (k *keeper) handOut(job jobs.Job) (jobs.Job, error) {
+	if job.HandleOut || job.State.Settled() {
+		return job, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	given, err := k.journal.GiveHandle(ctx, job.Handle)
+	if err != nil {
+		k.bridge.cfg.Log.Warn("a handle could not be journaled and is not given out", "handle", job.Handle, "error", err)
+		return job, err
+	}
+	return given, nil
 }
 
 // repeatOfRead answers a read from the job of an equal one that still runs

@@ -443,10 +443,12 @@ func (x *exchange) joinElsewhere(state roundState) {
 		k.answerEnd(x, &job, false)
 	case k.askForJob(x, &job):
 	default:
-		if given, err := k.journal.GiveHandle(x.ctx, job.Handle); err == nil {
-			job = given
+		given, err := k.handOut(job)
+		if err != nil {
+			x.answerText(x.withoutHandle(&given, err))
+			return
 		}
-		x.answerText(x.handleAnswer(&job, false, ""))
+		x.answerText(x.handleAnswer(&given, false, ""))
 	}
 }
 

@@ -438,16 +438,22 @@ func (k *keeper) openTask(x *exchange) bool {
 		x.reject(codeJournal, "the task could not be journaled and was not sent: "+err.Error(), nil)
 		return false
 	}
+	if b.Claimed {
+		k.recover(b.Job)
+	}
+	if b.Job, err = k.handOut(b.Job); err != nil {
+		k.release(b)
+		x.reject(codeJournal, "this call was not sent: an earlier one goes on, whose task could not be journaled: "+err.Error(), nil)
+		return false
+	}
 	task, err := x.oldTask(&b.Job)
 	if err != nil {
+		k.release(b)
 		x.journalFails(err)
 		return false
 	}
 	created := resultLine(x.id, concat(`{"task":`, task, `}`))
 	if b.Hold != jobs.NotHeld {
-		if b.Claimed {
-			k.recover(b.Job)
-		}
 		x.answerText(created)
 		k.release(b) // its end is for whoever asks for the task
 		return false

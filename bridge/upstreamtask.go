@@ -46,19 +46,31 @@ func (x *exchange) adopt(up upstream, r *reply) *reply {
 	id, _ := jsonrpc.String(jsonrpc.Get(task, "taskId"))
 	t := &upstreamTask{up: up, x: x, id: id, seen: map[string]bool{}}
 	t.pace(task)
-	k := x.bridge.keeper
-	if x.handle() != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
-		if _, err := k.journal.SetTask(ctx, x.handle(), id); err != nil {
-			x.bridge.cfg.Log.Warn("the server's task id could not be journaled", "handle", x.handle(), "error", err)
-		} else {
-			x.nowResumable()
-		}
-		cancel()
-	}
+	x.mu.Lock()
+	x.job.task = id
+	x.mu.Unlock()
+	x.bridge.keeper.keepTask(x)
 	x.handOverTask()
 	r.done()
 	return t.follow()
+}
+
+// keepTask journals the task that upstream made of x's call, once x has both a
+// task and a job: a read gets its job late.
+func (k *keeper) keepTask(x *exchange) {
+	x.mu.Lock()
+	h, task := x.job.handle, x.job.task
+	x.mu.Unlock()
+	if h == "" || task == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	if _, err := k.journal.SetTask(ctx, h, task); err != nil {
+		k.bridge.cfg.Log.Warn("the server's task id could not be journaled", "handle", h, "error", err)
+		return
+	}
+	x.nowResumable()
 }
 
 // handOverTask gives a host that speaks tasks its handle at once.
