@@ -109,7 +109,7 @@ func evidenceText(j *jobs.Job) string {
 		return "the call never left this machine"
 	case jobs.CancelledByHost:
 		return "it was cancelled and the server said no more"
-	case evidenceBridgeLeft:
+	case jobs.BridgeLeft:
 		return "mcpbridge left before the server had answered"
 	case jobs.InputExpired:
 		return "nobody answered the server's question"

@@ -453,7 +453,7 @@ func (x *exchange) endOf(r *reply) jobs.End {
 		e.State, e.Effect = jobs.OutcomeUnknown, jobs.Possible
 		e.HandleOut = x.bridge.cfg.JobTools != JobToolsNone
 		if r.capture.Ended == classify.Cancelled {
-			e.Evidence = evidenceBridgeLeft
+			e.Evidence = jobs.BridgeLeft
 			if x.wasCalledOff() {
 				e.Evidence = jobs.CancelledByHost
 			}
@@ -464,10 +464,6 @@ func (x *exchange) endOf(r *reply) jobs.End {
 	}
 	return e
 }
-
-// evidenceBridgeLeft is that of a call which the bridge let go because it or
-// its host left, not because anybody wanted the call cancelled.
-const evidenceBridgeLeft jobs.Evidence = "bridge_left"
 
 func jobEffect(e classify.Effect) jobs.Effect {
 	switch e {

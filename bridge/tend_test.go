@@ -72,8 +72,8 @@ func TestCancelledByWhom(t *testing.T) {
 		want  jobs.Evidence
 	}{
 		{calledOff{hostCancelled()}, jobs.CancelledByHost},
-		{hostGone("the host is gone"), evidenceBridgeLeft},
-		{context.Canceled, evidenceBridgeLeft},
+		{hostGone("the host is gone"), jobs.BridgeLeft},
+		{context.Canceled, jobs.BridgeLeft},
 	} {
 		b, x := journalBridge(t, "crm")
 		x.class = retry.Write

@@ -55,7 +55,7 @@ func crashChild(task childTask) {
 		c.Account = spare
 		_, err = j.Begin(ctx, c)
 		check(err)
-		_, err = j.Forget(ctx, spare)
+		_, err = j.Forget(ctx, spare, true)
 		check(err)
 	}
 	check(j.Close(ctx))

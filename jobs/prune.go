@@ -129,46 +129,61 @@ func named(tx store.Tx, name string) bool {
 	return false
 }
 
-// Forget removes every job of an account, open ones too, and returns how many.
-// An empty account is all of them, with everything that was set aside.
-func (j *Journal) Forget(ctx context.Context, a Account) (int, error) {
-	total := 0
+// Forgotten says what Forget did.
+type Forgotten struct {
+	Removed int
+	Kept    int // open or unknown, and not to be removed
+}
+
+// Forget removes the jobs of an account; those that are open or unknown only if
+// that is said, for nothing holds a repeat of their calls back any more. An empty
+// account is all of them, with everything that was set aside if none is kept.
+func (j *Journal) Forget(ctx context.Context, a Account, open bool) (Forgotten, error) {
+	var total Forgotten
 	for {
-		n := 0
+		var slice Forgotten
 		err := j.update(ctx, func(t *txn) error {
-			n = 0
-			for _, h := range t.ofAccount(a) {
+			var list []Handle
+			list, slice.Kept = t.ofAccount(a, open)
+			for _, h := range list {
 				if job, ok := t.job(h); ok {
 					t.remove(&job)
-					n++
 				}
 			}
+			slice.Removed = len(list)
 			return nil
 		})
 		if err != nil {
 			return total, err
 		}
-		if total += n; n < pruneSlice {
+		total.Removed, total.Kept = total.Removed+slice.Removed, slice.Kept
+		if slice.Removed < pruneSlice {
 			break
 		}
 	}
-	if a == (Account{}) {
+	if a == (Account{}) && total.Kept == 0 {
 		return total, j.store.Erase(ctx)
 	}
 	_, err := j.store.Tidy(ctx, true, named)
 	return total, err
 }
 
-func (t *txn) ofAccount(a Account) []Handle {
-	var list []Handle
+// ofAccount lists the oldest jobs of an account, and counts those that are passed
+// over on the way because they are not settled.
+func (t *txn) ofAccount(a Account, open bool) (list []Handle, kept int) {
 	for k := range t.tx.Scan(tableTimes, nil) {
 		_, h, _ := splitTimeKey(k)
-		if job, ok := t.job(h); ok && (a == (Account{}) || job.Account == a) {
-			list = append(list, h)
+		job, ok := t.job(h)
+		switch {
+		case !ok || a != (Account{}) && job.Account != a:
+			continue
+		case !open && !job.State.Settled():
+			kept++
+			continue
 		}
-		if len(list) == pruneSlice {
+		if list = append(list, h); len(list) == pruneSlice {
 			break
 		}
 	}
-	return list
+	return list, kept
 }

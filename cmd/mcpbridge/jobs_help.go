@@ -38,8 +38,9 @@ resolve:
 stop:
   --all                           also calls whose host is still there
 prune:
-  --all                           remove everything, open calls too; only that of
+  --all                           remove everything that is settled; only that of
                                   --server NAME, --principal NAME
+  --force                         with --all: calls that are open or unknown too
 
 all:
   --state-dir DIR, --allow-network-state, --config FILE

@@ -14,7 +14,7 @@ import (
 // PruneFlags say what to remove: what has expired, or everything of some
 // accounts.
 type pruneFlags struct {
-	all               bool
+	all, force        bool
 	server, principal string
 }
 
@@ -25,14 +25,15 @@ func (p *program) jobsPrune() *cobra.Command {
 		switch {
 		case len(words) > 0:
 			return usagef("prune takes no arguments")
-		case !f.all && (f.server != "" || f.principal != ""):
-			return usagef("--server and --principal belong to --all")
+		case !f.all && (f.server != "" || f.principal != "" || f.force):
+			return usagef("--server, --principal and --force belong to --all")
 		case f.all:
 			return d.forget(ctx, f)
 		}
 		return d.prune(ctx)
 	})
 	cmd.Flags().BoolVar(&f.all, "all", false, "")
+	cmd.Flags().BoolVar(&f.force, "force", false, "")
 	cmd.Flags().StringVar(&f.server, "server", "", "")
 	cmd.Flags().StringVar(&f.principal, "principal", "", "")
 	return cmd
@@ -55,7 +56,8 @@ func (d *desk) prune(ctx context.Context) error {
 	return err
 }
 
-// forget removes everything of the accounts that f means, open jobs too.
+// forget removes everything of the accounts that f means. Calls that are open or
+// unknown stay unless forced: without them the same call is not held back.
 func (d *desk) forget(ctx context.Context, f pruneFlags) error {
 	if nothing, err := d.nothing(); nothing {
 		return err
@@ -72,14 +74,19 @@ func (d *desk) forget(ctx context.Context, f pruneFlags) error {
 			accounts[j.Account] = true
 		}
 	}
-	total := 0
+	var total jobs.Forgotten
 	for a := range accounts {
-		n, err := d.journal.Forget(ctx, a)
-		if total += n; err != nil {
+		one, err := d.journal.Forget(ctx, a, f.force)
+		total.Removed, total.Kept = total.Removed+one.Removed, total.Kept+one.Kept
+		if err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(d.stdout, "removed %d jobs\n", total)
+	text := fmt.Sprintf("removed %d jobs", total.Removed)
+	if total.Kept > 0 {
+		text += fmt.Sprintf("; %d that are open or unknown stay, so that the same call is not made twice: settle them (mcpbridge jobs), or add --force", total.Kept)
+	}
+	_, err := fmt.Fprintln(d.stdout, text)
 	return err
 }
 

@@ -75,8 +75,12 @@ func reason(j *jobs.Job, lost bool) string {
 		return "the call never left this machine"
 	case jobs.BridgeLost:
 		return "the process that made the call died before the answer was recorded"
+	case jobs.BridgeLeft:
+		return "mcpbridge left before the server had answered"
 	case jobs.CancelledByHost:
 		return "cancelled, and the server said no more"
+	case jobs.StatusTool:
+		return "a status tool of the server said so"
 	case jobs.InputExpired:
 		return "nobody answered the server's question"
 	case jobs.ResolvedByUser:

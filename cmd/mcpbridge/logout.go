@@ -63,7 +63,8 @@ func (a *account) forget(ctx context.Context, who string) (calls int, err error)
 	if err != nil {
 		return 0, err
 	}
-	calls, err = j.Forget(ctx, jobs.Account{Server: a.opt.Server, Principal: who})
+	f, err := j.Forget(ctx, jobs.Account{Server: a.opt.Server, Principal: who}, true)
+	calls = f.Removed
 	if err = errors.Join(err, j.Close(ctx)); err != nil {
 		return calls, fmt.Errorf("remove the recorded calls: %w", err)
 	}

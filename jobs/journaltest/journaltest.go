@@ -1003,15 +1003,29 @@ func listAndFind(h *harness) {
 func forget(h *harness) {
 	mine := h.sent(h.j, call(`{}`))
 	other := h.sent(h.j, call(`{}`, func(c *jobs.Call) { c.Principal = "other" }))
-	n, err := h.j.Forget(ctx, mine.Account)
-	h.ok(err)
-	if n != 1 {
-		h.Fatalf("forgot %d", n)
+	done := h.sent(h.j, call(`{"settled":true}`))
+	h.finish(h.j, done.Handle, jobs.End{State: jobs.Failed, Effect: jobs.None, Evidence: jobs.NotSent})
+	for _, c := range []struct {
+		open          bool
+		removed, kept int
+	}{{false, 1, 1}, {false, 0, 1}, {true, 1, 0}} {
+		f, err := h.j.Forget(ctx, mine.Account, c.open)
+		h.ok(err)
+		if f.Removed != c.removed || f.Kept != c.kept {
+			h.Fatalf("forgot %+v, want %+v", f, c)
+		}
 	}
+	var err error
 	_, err = h.j.Find(ctx, mine.Handle)
 	h.refused(err, jobs.ErrNotFound)
 	h.find(other.Handle)
-	_, err = h.j.Forget(ctx, jobs.Account{})
+	f, err := h.j.Forget(ctx, jobs.Account{}, false)
+	h.ok(err)
+	if f.Removed != 0 || f.Kept != 1 {
+		h.Fatalf("forgot %+v of all", f)
+	}
+	h.find(other.Handle)
+	_, err = h.j.Forget(ctx, jobs.Account{}, true)
 	h.ok(err)
 	list, err := h.j.List(ctx, jobs.Filter{})
 	h.ok(err)
