@@ -67,13 +67,19 @@ func (t *txn) takeOver(j *Job, self string) bool {
 	}
 	j.Owner, j.UpdatedAt = self, t.now
 	j.observe(t.now, "taken over", "its bridge is gone")
-	if j.State == OutcomeUnknown || j.UpstreamTask != "" || len(j.SealedResume) > 0 || !j.Round.IsZero() {
+	if j.State == OutcomeUnknown || j.Resumable() {
 		return j.State != OutcomeUnknown
 	}
 	if err := t.settle(j, j.Seen(), End{State: OutcomeUnknown, Evidence: BridgeLost, EndedBy: "bridge"}); err != nil {
 		t.fail(err)
 	}
 	return false
+}
+
+// Resumable reports whether another process could go on with an open job: by
+// upstream's task, its stream, or the next round of its host.
+func (j *Job) Resumable() bool {
+	return j.UpstreamTask != "" || len(j.SealedResume) > 0 || !j.Round.IsZero()
 }
 
 // OwnerLost reports whether a job is open and its owner gone.

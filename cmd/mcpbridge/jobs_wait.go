@@ -12,8 +12,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// lookEvery is how often a job that is waited for is looked at for progress.
-const lookEvery = 500 * time.Millisecond
+const (
+	// lookEvery is how often a job that is waited for is looked at for progress.
+	lookEvery = 500 * time.Millisecond
+	// takeOverLimit is how long a call whose process is gone is given to be taken
+	// over, where another bridge could go on with it: running ones look every 30 s.
+	takeOverLimit = 40 * time.Second
+)
 
 // jobsWait is "mcpbridge jobs wait".
 func (p *program) jobsWait() *cobra.Command {
@@ -48,8 +53,8 @@ func (p *program) jobsWait() *cobra.Command {
 	return cmd
 }
 
-// waitFor waits until a job is not open any more, or in nobody's hands. A limit
-// of 0 is none.
+// waitFor waits until a job is not open any more, or in nobody's hands and not
+// taken over in time. A limit of 0 is none.
 func (d *desk) waitFor(ctx context.Context, job jobs.Job, limit time.Duration) (_ jobs.Job, lost bool, err error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -58,8 +63,17 @@ func (d *desk) waitFor(ctx context.Context, job jobs.Job, limit time.Duration) (
 	}
 	bar := newProgressLine(d.stderr)
 	defer bar.clear()
+	var since time.Time // its process is gone
 	for isOpen(&job) {
-		if d.lost(ctx, &job) {
+		lost = d.lost(ctx, &job)
+		switch {
+		case !lost:
+			since = time.Time{}
+		case !job.Resumable():
+			return job, true, nil
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > takeOverLimit:
 			return job, true, nil
 		}
 		bar.draw(&job, time.Now())
@@ -68,6 +82,8 @@ func (d *desk) waitFor(ctx context.Context, job jobs.Job, limit time.Duration) (
 		ticked := look.Err() != nil
 		cancel()
 		switch {
+		case ctx.Err() != nil && lost && context.Cause(ctx) == context.DeadlineExceeded:
+			return job, true, nil
 		case ctx.Err() != nil:
 			return job, false, fmt.Errorf("job %s still runs: %w", job.Handle, context.Cause(ctx))
 		case err != nil && !ticked:
