@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,15 +73,16 @@ func newExchange(h *host, m *jsonrpc.Message, b *batch) *exchange {
 }
 
 // readEra decides how the host speaks in this request, or why it cannot be
-// served: 2026-07-28, basic, "_meta" and versioning.
+// served. 2026-07-28, basic, "_meta": "A request missing any required field is
+// malformed; the server MUST reject it with JSON-RPC error code -32602".
 func (x *exchange) readEra() (code int, why string, data []byte) {
 	if x.method == "initialize" {
 		return x.readInitialize()
 	}
 	x.profile = x.host.profileOf(x.msg)
 	if x.profile.era == legacyEra {
-		if x.method == "server/discover" {
-			x.profile = x.discoverProfile()
+		if x.method == "server/discover" { // of the modern era alone
+			return codeInvalidParams, "server/discover needs params._meta with " + metaVersion + " and " + metaCapabilities, nil
 		}
 		return 0, "", nil
 	}
@@ -106,20 +108,18 @@ func (x *exchange) readEra() (code int, why string, data []byte) {
 // line is read: a host may send on without waiting.
 func (x *exchange) readInitialize() (code int, why string, data []byte) {
 	asked, ok := jsonrpc.String(x.msg.Field(jsonrpc.ProtocolVersion))
+	if p := modernProfile(x.msg); !ok && p != nil {
+		// 2026-07-28, versioning: a request with modern _meta is served by that
+		// revision, which has no initialize, and the error should name versions.
+		return codeMethodNotFound, "initialize does not exist in protocol version " + p.version +
+			": name one of " + strings.Join(legacyRevisions(), ", ") + " in params.protocolVersion, or send server/discover", nil
+	}
 	if !ok {
 		return codeInvalidParams, "initialize needs params.protocolVersion", nil
 	}
 	x.profile = legacyProfile(answerVersion(asked), x.msg.Field(jsonrpc.ClientInfo), x.msg.Field(jsonrpc.Capabilities))
 	x.host.shakeHands(x.profile)
 	return 0, "", nil
-}
-
-// discoverProfile serves a server/discover without metadata as a modern one.
-func (x *exchange) discoverProfile() *profile {
-	p := legacyProfile(rev2026_07_28, nil, nil)
-	p.era = modernEra
-	p.key = shortHash(modernEra.String(), string(p.capabilities))
-	return p
 }
 
 // run answers the request, here or from upstream.

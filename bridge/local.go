@@ -26,7 +26,7 @@ func (x *exchange) answerLocally() bool {
 	}
 	switch x.method {
 	case "ping":
-		x.answerResult([]byte("{}"))
+		x.ping()
 	case "initialize":
 		x.initialize()
 	case "server/discover":
@@ -74,6 +74,16 @@ func (x *exchange) answerResult(result []byte) {
 		}
 	}
 	x.answerText(resultLine(x.id, result))
+}
+
+// ping is answered without a word to the upstream: it asks whether the program
+// that was started still reads. 2026-07-28 took it out (changelog, major 5).
+func (x *exchange) ping() {
+	if x.profile.era == modernEra {
+		x.rejectGone()
+		return
+	}
+	x.answerResult([]byte("{}"))
 }
 
 // initialize answers the handshake of a legacy host: from the catalogue at
@@ -240,8 +250,12 @@ func (x *exchange) goneIn2026() bool {
 	if up := x.bridge.link.known(); up != nil && up.era() == modernEra {
 		return false
 	}
-	x.reject(codeMethodNotFound, x.method+" does not exist in protocol version "+x.profile.version, nil)
+	x.rejectGone()
 	return true
+}
+
+func (x *exchange) rejectGone() {
+	x.reject(codeMethodNotFound, x.method+" does not exist in protocol version "+x.profile.version, nil)
 }
 
 // answerEmpty answers a list that the upstream does not have with an empty

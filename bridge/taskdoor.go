@@ -175,7 +175,7 @@ func (x *exchange) answerTasks() bool {
 	if x.profile.era == modernEra {
 		d = newDoor
 		if x.method == "tasks/result" || x.method == "tasks/list" {
-			x.reject(codeMethodNotFound, x.method+" does not exist in protocol version "+x.profile.version, nil)
+			x.rejectGone()
 			return true
 		}
 		if tasks, _ := extensions(x.profile.capabilities); !tasks {

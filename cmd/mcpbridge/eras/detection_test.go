@@ -154,6 +154,23 @@ func TestVersionsOfModernRequests(t *testing.T) {
 	if got = r.call("tools/call", meta(modern, `,"`+metaPrefix+`clientCapabilities":{},"`+metaPrefix+`logLevel":"loud"`)); got.Error == nil || got.Error.Code != -32602 {
 		t.Errorf("unknown level: %s", got.Raw)
 	}
+	// 2026-07-28, basic, "_meta": what lacks a required field is malformed.
+	for _, params := range []string{`{}`, `{"_meta":{}}`, `{"_meta":{"` + metaPrefix + `clientCapabilities":{}}}`} {
+		if got = r.call("server/discover", params); got.Error == nil || got.Error.Code != -32602 {
+			t.Errorf("server/discover with %s: %s", params, got.Raw)
+		}
+	}
+	// What that revision took out is not found where a request is of it.
+	for _, m := range []string{"ping", "initialize"} {
+		if got = r.call(m, meta(modern, `,"`+metaPrefix+`clientCapabilities":{}`)); got.Error == nil || got.Error.Code != -32601 {
+			t.Errorf("%s of %s: %s", m, modern, got.Raw)
+		}
+	}
+	// A host that falls back and leaves _meta on has said initialize all the same.
+	fallback := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"},"_meta":{"` + metaPrefix + `protocolVersion":"` + modern + `"}}`
+	if got = r.call("initialize", fallback); at(got.Result, "protocolVersion") != v2511 {
+		t.Errorf("initialize with both: %s", got.Raw)
+	}
 	// A request of no era is served as 2025-03-26.
 	if got = r.call("tools/call", `{"name":"now"}`); got.Error != nil || at(got.Result, "resultType") != "" {
 		t.Errorf("request of no era: %s", got.Raw)
