@@ -380,7 +380,9 @@ func (b *Bridge) forwardNotification(p *profile, m *jsonrpc.Message) {
 func (b *Bridge) notification(m *jsonrpc.Message) {
 	switch m.Method {
 	case "notifications/tools/list_changed":
-		b.offers.changedUpstream() // the host is told when the new list is here
+		if !b.offers.changedUpstream() {
+			b.announce(m.Method, nil)
+		}
 	case "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		b.announce(m.Method, nil)
 	case "notifications/resources/updated":
@@ -458,7 +460,7 @@ func (b *Bridge) catchUp(p *profile) {
 
 // gap says that notices may have been lost: whoever listens looks again.
 func (b *Bridge) gap(*profile) {
-	b.offers.changedUpstream()
+	b.offers.lookAgain()
 	for _, method := range []string{"notifications/prompts/list_changed", "notifications/resources/list_changed"} {
 		b.announce(method, nil)
 	}

@@ -24,6 +24,7 @@ type offers struct {
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
+	notice bool              // the server said that its tools changed, and the host was not told yet
 	who    string            // the account whose offers these are
 	all    map[string]*offer // by profile version and key
 	turn   int64             // counts uses of offers
@@ -44,6 +45,8 @@ type offer struct {
 	toldNone  bool       // the host was told of the bridge's own tools only
 	fetching  bool
 	again     bool          // fetch once more when the fetch under way is done
+	noticed   bool          // the server said that the list changed
+	unfounded int           // how often it said so in a row, and the list was the same
 	changed   chan struct{} // closed and replaced with every change
 	loaded    bool
 	used      int64         // the turn in which it was asked for last
@@ -248,6 +251,9 @@ func (o *offers) keepFetching(f *offer) {
 	ctx := o.bridge.life
 	for ctx.Err() == nil {
 		signedIn := o.bridge.access.changes()
+		if !o.pauseForNotice(ctx, f) {
+			break
+		}
 		o.sameAccount()
 		up, failed := o.bridge.link.ready(ctx, f.profile)
 		if failed == nil {
@@ -283,6 +289,24 @@ func (o *offers) keepFetching(f *offer) {
 	o.mu.Lock()
 	f.fetching = false
 	o.mu.Unlock()
+}
+
+// pauseForNotice lets a server that says again and again that its list changed,
+// and gives the same list, be asked less and less often.
+func (o *offers) pauseForNotice(ctx context.Context, f *offer) bool {
+	o.mu.Lock()
+	var d time.Duration
+	if n := f.unfounded - freeUnfounded; f.noticed && n >= 0 {
+		d = min(firstPause<<n, maxListPause)
+	}
+	o.mu.Unlock()
+	if !pauseFor(ctx, d) {
+		return false
+	}
+	o.mu.Lock()
+	f.again = false // what was said until now is what is looked at
+	o.mu.Unlock()
+	return true
 }
 
 // pause waits for about d before the next try for f, less long where somebody
@@ -359,6 +383,11 @@ func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 	old := f.catalogue
 	f.catalogue, f.handshake, f.refused = c, &c.handshake, false
 	tell := f.toldNone || f.told != nil && !c.sameAs(f.told)
+	if f.noticed {
+		tell = tell || o.notice
+		f.lookedAfterNotice(old, c)
+		o.notice = false
+	}
 	f.announce()
 	o.mu.Unlock()
 	if old == nil || !old.sameAs(c) || !old.fresh {
@@ -376,6 +405,22 @@ func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 	}
 	return true
 }
+
+// lookedAfterNotice notes whether a notice of the server was founded.
+func (f *offer) lookedAfterNotice(old, now *catalogue) {
+	f.noticed = false
+	if old == nil || !now.sameAs(old) {
+		f.unfounded = 0
+		return
+	}
+	f.unfounded = min(f.unfounded+1, maxUnfounded)
+}
+
+// Unfounded notices in a row: how many cost no pause, and for how many it grows.
+const (
+	freeUnfounded = 3
+	maxUnfounded  = freeUnfounded + 6
+)
 
 // tellChanged sends list_changed once for each list the host was told.
 func (o *offers) tellChanged(f *offer, c *catalogue) {
@@ -403,9 +448,9 @@ func (o *offers) connected(p *profile, h handshake, again bool) {
 	}
 }
 
-// changedUpstream refetches every catalogue that was fetched once: the server
-// says that its tools are different now.
-func (o *offers) changedUpstream() {
+// lookAgain refetches every catalogue that was fetched once: it may be another
+// one now.
+func (o *offers) lookAgain() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, f := range o.all {
@@ -413,6 +458,26 @@ func (o *offers) changedUpstream() {
 			o.refresh(f)
 		}
 	}
+}
+
+// changedUpstream takes the server's word that its tools are different now. The
+// host is told when the new list is here, also if it is the old one: that is
+// between the two. It reports whether there is a list to look at again.
+func (o *offers) changedUpstream() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.notice = false
+	for _, f := range o.all {
+		if f.catalogue == nil {
+			continue
+		}
+		if time.Since(f.catalogue.fetched) > maxListPause {
+			f.unfounded = 0
+		}
+		f.noticed, o.notice = true, true
+		o.refresh(f)
+	}
+	return o.notice
 }
 
 // hostInitialized is called when a legacy host has finished its handshake; the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 )
@@ -119,6 +120,47 @@ func TestRequestOnAModernStream(t *testing.T) {
 		if n := len(r.questions()); n > 0 {
 			t.Errorf("%s: asked %d questions", v, n)
 		}
+	}
+}
+
+// TestNoticesWithoutEnd: a server that says at each look at its list that the
+// list has changed is looked at less and less often.
+func TestNoticesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	again := make(chan struct{}, 1)
+	s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
+		switch m.Method {
+		case "tools/list":
+			select {
+			case again <- struct{}{}:
+			default:
+			}
+			return false
+		case "subscriptions/listen":
+			tag := `"_meta":{"` + subscriptionID + `":` + string(m.ID) + `}`
+			events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+tag+`,"notifications":{"toolsListChanged":true}}}`)
+			for {
+				select {
+				case <-again:
+					events(w, `{"jsonrpc":"2.0","method":"`+toolsChanged+`","params":{`+tag+`}}`)
+				case <-r.Context().Done():
+					return true
+				}
+			}
+		}
+		return false
+	})
+	r := start(t, nil, rigOptions{version: modern, url: s.URL})
+	r.ok(r.call("tools/list", ""))
+	r.listen(`"l"`, `{"toolsListChanged":true}`)
+	r.untilMore("the first notice", 0, about(toolsChanged, `"l"`), func() {})
+	began := time.Now()
+	for time.Since(began) < 2500*time.Millisecond {
+		r.moment()
+	}
+	// After the host's own: three at once, and then after 1 s, 2 s, 4 s.
+	if n := len(s.requests("tools/list")); n > 8 {
+		t.Errorf("%d times tools/list in %v", n, time.Since(began))
 	}
 }
 

@@ -185,3 +185,22 @@ func TestAskedBeforeTheServerWasThere(t *testing.T) {
 		}
 	}
 }
+
+// TestNoticeOfTheSameList: the server's word passes, whatever the list says.
+func TestNoticeOfTheSameList(t *testing.T) {
+	t.Parallel()
+	for _, p := range pairs() {
+		r := start(t, startUpstream(t, bridgetest.Options{Era: p.era}), rigOptions{version: p.version})
+		r.ok(r.call("tools/list", ""))
+		const id = `"same"`
+		mine := func(m bridgetest.HostMessage) bool { return m.Method == toolsChanged }
+		if r.modern() {
+			r.listen(id, `{"toolsListChanged":true}`)
+			mine = about(toolsChanged, id)
+		}
+		if err := r.up.WaitListeners(r.step(), 1); err != nil {
+			t.Fatal(err)
+		}
+		r.untilHeard("a change that is none", func() { r.up.Notify(toolsChanged, nil) }, mine)
+	}
+}
