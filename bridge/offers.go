@@ -45,7 +45,8 @@ type offer struct {
 	toldNone  bool       // the host was told of the bridge's own tools only
 	fetching  bool
 	again     bool          // fetch once more when the fetch under way is done
-	noticed   bool          // the server said that the list changed
+	noticed   bool          // the server said that the list changed, and nobody has looked since
+	looking   bool          // the fetch under way is for such a notice
 	unfounded int           // how often it said so in a row, and the list was the same
 	changed   chan struct{} // closed and replaced with every change
 	loaded    bool
@@ -305,6 +306,7 @@ func (o *offers) pauseForNotice(ctx context.Context, f *offer) bool {
 	}
 	o.mu.Lock()
 	f.again = false // what was said until now is what is looked at
+	f.looking, f.noticed = f.looking || f.noticed, false
 	o.mu.Unlock()
 	return true
 }
@@ -383,7 +385,7 @@ func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 	old := f.catalogue
 	f.catalogue, f.handshake, f.refused = c, &c.handshake, false
 	tell := f.toldNone || f.told != nil && !c.sameAs(f.told)
-	if f.noticed {
+	if f.looking {
 		tell = tell || o.notice
 		f.lookedAfterNotice(old, c)
 		o.notice = false
@@ -408,7 +410,7 @@ func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 
 // lookedAfterNotice notes whether a notice of the server was founded.
 func (f *offer) lookedAfterNotice(old, now *catalogue) {
-	f.noticed = false
+	f.looking = false
 	if old == nil || !now.sameAs(old) {
 		f.unfounded = 0
 		return
