@@ -89,6 +89,13 @@ func (k *keeper) mayShow(job *jobs.Job) bool {
 	return job.Account == jobs.Account{Server: a.Server, Principal: auth.Anonymous} && slices.Contains(k.anonymous, job.Handle)
 }
 
+// noteAccount remembers a job that begins for nobody; k.mu is held.
+func (k *keeper) noteAccount(job *jobs.Job) {
+	if job.Account.Principal == auth.Anonymous {
+		k.anonymous = append(k.anonymous[max(0, len(k.anonymous)-maxAnonymous+1):], job.Handle)
+	}
+}
+
 // underAccount reports whether the call of x may be sent again after the refusal
 // r. If it was journaled for another account than the one that will make it, that
 // job ends here, unexecuted, and the call is begun for the right one.
@@ -282,9 +289,7 @@ func (k *keeper) take(x *exchange, b jobs.Begun) {
 	}
 	k.mu.Lock()
 	k.live[b.Job.Handle] = x
-	if b.Job.Account.Principal == auth.Anonymous {
-		k.anonymous = append(k.anonymous[max(0, len(k.anonymous)-maxAnonymous+1):], b.Job.Handle)
-	}
+	k.noteAccount(&b.Job)
 	k.mu.Unlock()
 }
 
