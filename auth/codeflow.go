@@ -79,7 +79,7 @@ func (o *oauth) carryOut(ctx context.Context, f *flow, p *pending, cb *callback,
 	defer cancel()
 	if p.Device != nil {
 		f.show(p.prompt())
-		return o.awaitDevice(ctx, p)
+		return o.await(ctx, f, p, nil)
 	}
 	defer cb.close()
 	cb.serve(p.State.Secret)
@@ -87,24 +87,39 @@ func (o *oauth) carryOut(ctx context.Context, f *flow, p *pending, cb *callback,
 	if openPage && !f.options.NoBrowser {
 		if err := o.cfg.Browser(ctx, p.URL.Reveal()); err != nil {
 			o.cfg.Log.Info("no browser was started", "reason", err.Error())
-			if o.startDevice(ctx, f, p) == nil {
-				f.show(p.prompt())
-				return o.awaitDevice(ctx, p)
-			}
 			prompt := p.prompt()
-			prompt.NoBrowser = true
+			if o.startDevice(ctx, f, p) == nil {
+				prompt = p.prompt()
+			} else {
+				prompt.NoBrowser = true
+			}
 			f.show(prompt)
 		}
 	}
-	return o.awaitCallback(ctx, f, p, cb)
+	return o.await(ctx, f, p, cb)
 }
 
-func (o *oauth) awaitCallback(ctx context.Context, f *flow, p *pending, cb *callback) error {
+// await waits for whichever way of signing in the person takes: the page that
+// leads to the callback, the code typed on another device, another process. cb
+// is nil for a sign-in that began with a code.
+func (o *oauth) await(ctx context.Context, f *flow, p *pending, cb *callback) error {
+	var answered <-chan authorizationResponse
+	if cb != nil {
+		answered = cb.result
+	}
+	polling, stop := context.WithCancel(ctx)
+	defer stop()
+	polled := o.poll(polling, p)
 	tick := time.NewTicker(storeWait)
 	defer tick.Stop()
 	for {
 		select {
-		case response := <-cb.result:
+		case err := <-polled:
+			return err
+		case response := <-answered:
+			if stop(); polled != nil && <-polled == nil {
+				return nil // both at once
+			}
 			return o.finish(ctx, p, response)
 		case <-tick.C: // the answer may have been pasted into another process
 			if done, err := o.settled(f); done || err != nil {

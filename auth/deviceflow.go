@@ -31,6 +31,17 @@ func (o *oauth) startDevice(ctx context.Context, f *flow, p *pending) error {
 	return nil
 }
 
+// poll asks in the background whether the code of p was typed, until ctx ends;
+// nil if p has none. The channel gets one outcome.
+func (o *oauth) poll(ctx context.Context, p *pending) <-chan error {
+	if p.Device == nil {
+		return nil
+	}
+	polled := make(chan error, 1)
+	o.work.Go(func() { polled <- o.awaitDevice(ctx, p) })
+	return polled
+}
+
 func (o *oauth) awaitDevice(ctx context.Context, p *pending) error {
 	endpoint, err := o.endpoint(&p.Settings)
 	if err != nil {

@@ -247,6 +247,20 @@ func TestNoBrowser(t *testing.T) {
 			t.Errorf("%d polls, %d authorizations", l.DevicePolls, l.Authorizations)
 		}
 	})
+	t.Run("device offered, page taken", func(t *testing.T) {
+		b := newBench(t, authtest.Quirks{Device: true, Pendings: 1 << 20})
+		c := b.bridge(func(c *Config) { c.Browser = broken })
+		shown, ended := begin(b, c)
+		page := shown.next(t).URL
+		shown.next(t)
+		if status, err := authtest.Visit(page); err != nil || status != http.StatusOK {
+			t.Errorf("the page answers %d, %v", status, err)
+		}
+		if err := await(t, ended); err != nil {
+			t.Fatal(err)
+		}
+		b.mustCall(c, "")
+	})
 	t.Run("device configured", func(t *testing.T) {
 		b := newBench(t, authtest.Quirks{Device: true})
 		c := b.bridge(func(c *Config) { c.OAuth.Grant = GrantDevice; c.Browser = broken })

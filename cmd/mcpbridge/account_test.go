@@ -127,12 +127,35 @@ func (p *protected) redirectOf(page string) string {
 }
 
 // Where no browser starts, a code for another device is shown if the server
-// offers that.
+// offers that, and at no other time, as the help text says.
 func TestLoginByDevice(t *testing.T) {
-	p := protect(t, authtest.Quirks{Device: true, Pendings: 2}, bridgetest.Options{})
-	code, out, errs := p.run([]string{"BROWSER=/nowhere/browser"}, nil, p.account("login")...)
-	if code != exitOK || !strings.Contains(errs, "type the code") || !strings.Contains(out, "Signed in") {
-		t.Errorf("exit code %d, %s%s", code, out, errs)
+	says := "Where no browser starts and the server\noffers it, a code to type on any device is shown instead."
+	if !strings.Contains(loginHelp, says) {
+		t.Errorf("the help text does not say %q", says)
+	}
+	const code, paste = "type the code", "paste that page's address here"
+	for name, c := range map[string]struct {
+		offered      bool
+		env          []string
+		args         []string
+		told, untold string
+	}{
+		"no browser starts":              {true, []string{"BROWSER=/nowhere/browser"}, nil, code, paste},
+		"the same, over ssh":             {true, []string{"SSH_CONNECTION=10.0.0.1 1 10.0.0.2 22"}, nil, code, paste},
+		"it is not offered":              {false, []string{"BROWSER=/nowhere/browser"}, []string{"--auth-timeout=2s"}, paste, code},
+		"a browser is not to be started": {true, nil, []string{"--auth-timeout=2s", "--no-browser"}, paste, code},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := protect(t, authtest.Quirks{Device: c.offered, Pendings: 1}, bridgetest.Options{})
+			got, out, errs := p.run(c.env, nil, p.account("login", c.args...)...)
+			want := exitSignIn
+			if c.told == code {
+				want = exitOK
+			}
+			if got != want || !strings.Contains(errs, c.told) || strings.Contains(errs, c.untold) {
+				t.Errorf("exit code %d, %s%s", got, out, errs)
+			}
+		})
 	}
 }
 
