@@ -2,9 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -148,88 +145,10 @@ func (o *oauth) lastSettings() (*settings, error) {
 	return &s, nil
 }
 
-// signOut waits for a renewal under way, whose tokens would outlive it.
-func (o *oauth) signOut(ctx context.Context, forget bool) error {
-	_, s, err := o.known()
-	if err != nil {
-		return err
-	}
-	if s == nil {
-		return o.cfg.Store.remove("pending", o.name)
-	}
-	unlock, err := o.lockRecord(ctx, s)
-	if err != nil {
-		return fmt.Errorf("wait for a renewal of the token: %w", err)
-	}
-	defer unlock()
-	r, s, err := o.known() // a renewal may have come before
-	if err != nil || s == nil {
-		return err
-	}
-	if r != nil {
-		o.revoke(ctx, r, s)
-	}
-	return o.removed(s, forget)
-}
-
 // known is the stored record and settings as they are now, nil where there are none.
 func (o *oauth) known() (*record, *settings, error) {
 	r, err := o.reload()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return r, o.settings, err
-}
-
-// removed removes a sign-in from the store. Without forget the settings stay, and
-// the account in them, for a later sign-in or forget.
-func (o *oauth) removed(s *settings, forget bool) error {
-	store := o.cfg.Store
-	err := store.remove("pending", o.name)
-	if s.Record != "" {
-		err = errors.Join(err, store.remove("tokens", s.Record))
-	}
-	if forget {
-		err = errors.Join(err, store.remove("clients", o.clientName(s.Issuer)), store.remove("servers", o.name))
-		s = nil
-	} else {
-		kept := *s
-		kept.Record = ""
-		err = errors.Join(err, store.putPlain("servers", o.name, &kept))
-		s = &kept
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.settings, o.record, o.unwritten = s, nil, nil
-	return err
-}
-
-// lockRecord keeps renewals out, of other processes too.
-func (o *oauth) lockRecord(ctx context.Context, s *settings) (unlock func(), err error) {
-	if s.Record == "" {
-		return func() {}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
-	defer cancel()
-	return o.cfg.Store.lock(ctx, "token-"+s.Record)
-}
-
-// revoke tells the server that the tokens are not needed any more (RFC 7009).
-// Signing out does not depend on its answer.
-func (o *oauth) revoke(ctx context.Context, r *record, s *settings) {
-	u, err := o.caller.rule.check(s.Revocation)
-	token, what := r.Refresh, "refresh_token"
-	if token.IsZero() {
-		token, what = r.Access, "access_token"
-	}
-	if err != nil || token.IsZero() {
-		return
-	}
-	endpoint, err := o.endpoint(s)
-	if err != nil {
-		return
-	}
-	form := url.Values{"token": {token.Reveal()}, "token_type_hint": {what}}
-	if _, err := endpoint.postForm(ctx, "token revocation at "+shown(u), u, form); err != nil {
-		o.cfg.Log.Info("the tokens were removed here but not revoked", "reason", err.Error())
-	}
 }

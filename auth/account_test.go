@@ -13,10 +13,16 @@ import (
 	"github.com/mcpbridge/mcpbridge/auth/authtest"
 )
 
-// A heldBack transport withholds the answers to renewals until release is closed.
+// A heldBack transport withholds the answers to requests with a mark in the form
+// until release is closed.
 type heldBack struct {
+	mark    []byte
 	arrived chan struct{} // gets one for each
 	release chan struct{}
+}
+
+func hold(mark string) *heldBack {
+	return &heldBack{mark: []byte(mark), arrived: make(chan struct{}, 1), release: make(chan struct{})}
 }
 
 func (h *heldBack) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -27,7 +33,7 @@ func (h *heldBack) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)
-	if bytes.Contains(form, []byte("grant_type=refresh_token")) {
+	if bytes.Contains(form, h.mark) {
 		h.arrived <- struct{}{}
 		<-h.release
 	}
@@ -37,7 +43,7 @@ func (h *heldBack) RoundTrip(req *http.Request) (*http.Response, error) {
 // Tokens that arrive while somebody signs out are revoked and removed as well.
 func TestSignOutDuringRenewal(t *testing.T) {
 	b := newBench(t, authtest.Quirks{})
-	h := &heldBack{arrived: make(chan struct{}, 1), release: make(chan struct{})}
+	h := hold("grant_type=refresh_token")
 	c, other := b.bridge(func(c *Config) { c.Transport = h }), b.bridge(nil)
 	b.mustCall(c, "")
 	b.ExpireAccess()

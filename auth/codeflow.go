@@ -21,7 +21,7 @@ func (o *oauth) begin(ctx context.Context, f *flow) (*pending, *callback, error)
 	}
 	p, err := o.prepare(ctx, cb)
 	if err == nil {
-		err = o.compose(p, cb, f)
+		err = o.compose(ctx, p, cb, f)
 	}
 	if err != nil {
 		cb.close()
@@ -43,7 +43,7 @@ func (o *oauth) bind() (*callback, error) {
 }
 
 // compose makes state, verifier and the authorization URL.
-func (o *oauth) compose(p *pending, cb *callback, f *flow) error {
+func (o *oauth) compose(ctx context.Context, p *pending, cb *callback, f *flow) error {
 	opt, server := o.options(), p.endpoints
 	u, err := o.caller.rule.parse("authorization server metadata of "+shownText(server.Issuer), "authorization_endpoint", server.Authorization)
 	if err != nil {
@@ -70,7 +70,7 @@ func (o *oauth) compose(p *pending, cb *callback, f *flow) error {
 	request := oauth2.Config{ClientID: p.Settings.ClientID, RedirectURL: cb.redirectURI, Scopes: p.Scopes, Endpoint: oauth2.Endpoint{AuthURL: u.String()}}
 	p.State, p.Verifier, p.RedirectURI = storedSecret{NewSecret(state)}, storedSecret{NewSecret(verifier)}, cb.redirectURI
 	p.URL = storedSecret{NewSecret(request.AuthCodeURL(state, params...))}
-	return o.savePending(p, f)
+	return o.savePending(ctx, p, f)
 }
 
 // carryOut shows the page and waits for the outcome.

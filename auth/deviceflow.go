@@ -24,7 +24,7 @@ func (o *oauth) startDevice(ctx context.Context, f *flow, p *pending) error {
 		Code: storedSecret{d.code}, UserCode: d.userCode, Page: d.page, PageAndCode: d.pageAndCode,
 		Expiry: d.expiry, IntervalMs: d.interval.Milliseconds(),
 	}
-	if err := o.savePending(&next, f); err != nil {
+	if err := o.savePending(ctx, &next, f); err != nil {
 		return err
 	}
 	*p = next

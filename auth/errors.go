@@ -16,6 +16,9 @@ var (
 	// ErrDenied says that the person, or the authorization server, refused.
 	ErrDenied = errors.New("sign-in refused")
 
+	// ErrSignedOut says that somebody signed out while a sign-in ran.
+	ErrSignedOut = errors.New("the sign-in was ended by signing out")
+
 	// ErrTimeout says that nobody finished the sign-in in time.
 	ErrTimeout = errors.New("sign-in not finished in time; its link is dead now")
 )

@@ -39,6 +39,9 @@ type pendingDevice struct {
 	IntervalMs  int64        `json:"intervalMs"`
 }
 
+// endedByLogout is the EndedKind of a sign-in that signing out has ended.
+const endedByLogout = "signed out"
+
 func (p *pending) open(now time.Time) bool { return p.Ended == "" && now.Before(p.Expires) }
 
 func (p *pending) prompt() Prompt {
@@ -54,6 +57,8 @@ func (p *pending) failure() error {
 		return fmt.Errorf("%w in another window: %s", ErrDenied, p.Ended)
 	case "timeout":
 		return ErrTimeout
+	case endedByLogout:
+		return ErrSignedOut
 	}
 	return errors.New(p.Ended)
 }
@@ -68,9 +73,10 @@ func (o *oauth) loadPending() *pending {
 }
 
 // conclude removes the sign-in from the store, or leaves word why it failed. One
-// that ended with this process stays open for another to finish.
+// that ended with this process stays open for another to finish; of one that
+// signing out ended there is word already.
 func (o *oauth) conclude(ctx context.Context, err error) {
-	if o.life.Err() != nil {
+	if o.life.Err() != nil || errors.Is(err, ErrSignedOut) {
 		return
 	}
 	if err == nil {
@@ -112,7 +118,16 @@ func (o *oauth) resume(f *flow) (*pending, *callback) {
 	return p, cb
 }
 
-func (o *oauth) savePending(p *pending, f *flow) error {
+// savePending stores p, unless somebody has signed out since f began.
+func (o *oauth) savePending(ctx context.Context, p *pending, f *flow) error {
+	unlock, err := o.lockStored(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if o.signedOutSince(f.began) {
+		return ErrSignedOut
+	}
 	p.Since, p.Started = f.since, time.Now().Round(0)
 	p.Expires = p.Started.Add(o.options().Timeout)
 	if d := p.Device; d != nil && !d.Expiry.IsZero() && d.Expiry.Before(p.Expires) {

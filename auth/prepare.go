@@ -134,8 +134,15 @@ func (o *oauth) chooseClient(ctx context.Context, opt OAuth, last *settings, ser
 	return o.registered(ctx, server, cb)
 }
 
-// registered returns the stored registration if it fits the callback, else a new one.
+// registered returns the stored registration if it fits the callback, else a new
+// one. It comes before or after somebody signs out, not in between, or the
+// registration might be removed under the sign-in.
 func (o *oauth) registered(ctx context.Context, server authServer, cb *callback) (client, error) {
+	unlock, err := o.lockStored(ctx)
+	if err != nil {
+		return client{}, err
+	}
+	defer unlock()
 	redirect := "http://127.0.0.1/callback" // never used by the device grant, but required
 	if cb != nil {
 		redirect = cb.redirectURI

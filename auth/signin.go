@@ -198,7 +198,8 @@ func (o *oauth) settled(f *flow) (bool, error) {
 	if r != nil && r.Serial > f.since && !o.presented(r).IsZero() && !r.expired(time.Now()) && covers(r.Asked, f.need) {
 		return true, nil
 	}
-	if p := o.loadPending(); f.waited && p != nil && p.Ended != "" && p.EndedAt.After(f.began) {
+	p := o.loadPending()
+	if p != nil && p.Ended != "" && p.EndedAt.After(f.began) && (f.waited || p.EndedKind == endedByLogout) {
 		return true, p.failure()
 	}
 	return false, nil

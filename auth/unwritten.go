@@ -107,6 +107,13 @@ func (o *oauth) flush(least time.Duration) error {
 		return errors.Join(u.cause, err)
 	}
 	defer unlock()
+	if u.fresh {
+		unlockStored, ok, err := o.cfg.Store.tryLock("stored-" + o.name)
+		if err != nil || !ok {
+			return errors.Join(u.cause, err)
+		}
+		defer unlockStored()
+	}
 	if u != o.held(o.cfg.Store.stamp("servers", o.name)) {
 		return nil
 	}

@@ -175,7 +175,7 @@ func (x *exchange) signInNote(status string) note {
 		not:   "do not call again before that",
 	}
 	switch err := x.refusal.failure; {
-	case errors.Is(err, auth.ErrDenied), errors.Is(err, auth.ErrTimeout):
+	case errors.Is(err, auth.ErrDenied), errors.Is(err, auth.ErrTimeout), errors.Is(err, auth.ErrSignedOut):
 		n.known += "; " + cut(err.Error(), 200)
 		n.not = ""
 	case err != nil:

@@ -64,8 +64,10 @@ func (e *signInError) Unwrap() error { return e.err }
 
 // signInFailed gives an error of a sign-in its exit code.
 func signInFailed(err error) error {
-	if errors.Is(err, auth.ErrDenied) || errors.Is(err, auth.ErrTimeout) || errors.Is(err, auth.ErrSignInNeeded) {
-		return &signInError{err}
+	for _, kind := range []error{auth.ErrDenied, auth.ErrTimeout, auth.ErrSignedOut, auth.ErrSignInNeeded} {
+		if errors.Is(err, kind) {
+			return &signInError{err}
+		}
 	}
 	return err
 }

@@ -15,11 +15,12 @@ offers it, a code to type on any device is shown instead.
 example:
   mcpbridge login https://crm.example.com/mcp
 ` + accountHelp + `
-exit codes: 0 signed in, 1 failed, 2 usage, 3 refused, or not finished in time
+exit codes: 0 signed in, 1 failed, 2 usage, 3 refused, ended by signing out, or not
+finished in time
 `
 
 const logoutHelp = `mcpbridge logout revokes the tokens for a server, where it allows that, and
-removes them here.
+removes them here. It ends a sign-in that waits for somebody, in any process.
 
 usage: mcpbridge logout [flags] <url | name>
 

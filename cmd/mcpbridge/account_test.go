@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,7 +80,7 @@ func filesBelow(t *testing.T, dir string) []string {
 // After signing out a running bridge presents nothing any more.
 func TestLogoutReachesBridge(t *testing.T) {
 	p := protect(t, authtest.Quirks{}, bridgetest.Options{})
-	host := p.bridge(p.env, "--answer-within=1s")
+	host := p.bridge(p.env)
 	p.list(host)
 	p.echoes(host)
 	if code, out, errs := p.run(nil, nil, p.account("logout")...); code != exitOK {
@@ -90,6 +91,35 @@ func TestLogoutReachesBridge(t *testing.T) {
 	if after := p.auth.Ledger(); len(p.opened()) != 2 || after.Registrations != before.Registrations {
 		t.Errorf("pages %q; %d registrations, before %d", p.opened(), after.Registrations, before.Registrations)
 	}
+}
+
+// Signing out ends the sign-in for which a bridge waits: the page leads nowhere,
+// nothing is stored, and the next call begins a new one.
+func TestLogoutEndsSignIn(t *testing.T) {
+	p := protect(t, authtest.Quirks{}, bridgetest.Options{})
+	host := p.bridge(p.absent())
+	id := host.NextID()
+	if err := host.Request(id, "tools/call", bridgetest.ToolParams("echo", `{"text":"hello"}`)); err != nil {
+		t.Fatal(err)
+	}
+	page := p.waitOpened()
+	if code, out, errs := p.run(nil, nil, p.account("logout")...); code != exitOK {
+		t.Fatalf("exit code %d, %s%s", code, out, errs)
+	}
+	r, err := host.WaitReply(p.ctx, id)
+	if err != nil || !strings.HasPrefix(r.Text(), "SIGN-IN NEEDED") || !strings.Contains(r.Text(), "ended by signing out") {
+		t.Errorf("the bridge that waited: %s, %v", r.Raw, err)
+	}
+	if status, err := authtest.Visit(page); err == nil && status == http.StatusOK {
+		t.Error("the page still leads to somebody")
+	}
+	if files := filesBelow(t, filepath.Join(p.dir, "auth", "tokens")); len(files) > 0 || p.auth.Ledger().Codes != 0 {
+		t.Errorf("stored: %q, %d codes", files, p.auth.Ledger().Codes)
+	}
+	if code, out, errs := p.run(p.env, nil, p.account("login")...); code != exitOK {
+		t.Errorf("login after that: exit code %d, %s%s", code, out, errs)
+	}
+	p.echoes(host)
 }
 
 // Without a browser here the address that a browser elsewhere ended at is pasted,
