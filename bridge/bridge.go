@@ -458,6 +458,10 @@ func (b *Bridge) catchUp(p *profile) {
 	}
 }
 
+// following reports whether anybody waits for notices of the server. A legacy
+// host hears of lists without asking; it looks again when it is next used.
+func (b *Bridge) following() bool { return b.listens.following() }
+
 // gap says that notices may have been lost: whoever listens looks again.
 func (b *Bridge) gap(*profile) {
 	b.offers.lookAgain()

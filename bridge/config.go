@@ -152,6 +152,8 @@ type Config struct {
 	End          <-chan struct{} // closed to end a lingering bridge; nil: never
 	ParentGone   func() bool     // whether the host's process is gone; nil: this process's parent tells
 
+	idleStream time.Duration // defaultIdleStream but for tests
+
 	StateDir string // "" keeps nothing on disk
 	Log      *slog.Logger
 }
@@ -182,6 +184,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.OnCancel, CancelAuto)
 	setDefault(&c.JobTools, JobToolsTwo)
 	setDefault(&c.InputTimeout, DefaultInputTimeout)
+	setDefault(&c.idleStream, defaultIdleStream)
 	if c.Retries < 0 {
 		c.Retries = 0
 	}

@@ -42,9 +42,23 @@ func (u *legacy) listen(s *session) {
 	for again := false; ctx.Err() == nil; again = true {
 		signedIn := u.endpoint.access.changes()
 		stream, stop := u.endpoint.sleepers.untilWake(ctx)
+		stream, end := u.whileNeeded(stream, s)
 		r := u.get(stream, s, last, &noticeSink{sessionSink{u.feed, u, s}, again})
 		r.done()
+		nextUse := end()
 		stop()
+		if r.lastEvent != "" {
+			last = r.lastEvent
+		}
+		if nextUse != nil {
+			select {
+			case <-nextUse:
+				pause = firstPause
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
 		if r.capture.Status == http.StatusUnauthorized && r.decision.Action == auth.SignIn {
 			if !u.endpoint.access.wait(ctx, signedIn, maxPause) {
 				return
@@ -63,9 +77,6 @@ func (u *legacy) listen(s *session) {
 		stood = stood || r.capture.Status/100 == 2
 		if r.capture.Events > 0 {
 			pause = firstPause // only a stream that carried something counts as healthy
-		}
-		if r.lastEvent != "" {
-			last = r.lastEvent
 		}
 		if !wait(ctx, max(pause, min(r.pause, maxPause))) {
 			return
@@ -124,6 +135,7 @@ func (u *legacy) get(ctx context.Context, s *session, last string, out sink) *re
 // transports, "Resumability and Redelivery". It ends with the terminal reply,
 // when the server refuses, or with the context.
 func (u *legacy) resume(ctx context.Context, d *delivery, broken *reply, out sink) *reply {
+	defer d.session.use()()
 	last, pause := broken.lastEvent, broken.pause
 	idle := firstPause / 2
 	for {

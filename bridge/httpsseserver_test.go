@@ -137,6 +137,7 @@ type sseFeed struct {
 func (f *sseFeed) notification(*jsonrpc.Message)       { f.noticed.Add(1) }
 func (f *sseFeed) connected(*profile, handshake, bool) { f.sessions.Add(1) }
 func (f *sseFeed) gap(*profile)                        { f.gaps.Add(1) }
+func (f *sseFeed) following() bool                     { return false }
 
 // A sseClient is the dialect alone, without a bridge around it.
 type sseClient struct {

@@ -58,6 +58,8 @@ type feed interface {
 	connected(p *profile, h handshake, again bool)
 	// gap says that messages may have been lost.
 	gap(p *profile)
+	// following reports whether anybody waits for notices of the server.
+	following() bool
 }
 
 // A session is one legacy session and its handshake.
@@ -73,6 +75,8 @@ type session struct {
 	looked chan struct{} // closed when it was looked at, see suspect; guarded by the upstream
 	used   int64         // the turn in which it was asked for last, guarded by the upstream
 	users  atomic.Int64  // deliveries under way
+
+	activity activity
 }
 
 // maxSessions bounds the sessions of one upstream: a modern host may declare
@@ -381,8 +385,7 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 		return failed
 	}
 	d.session = s
-	s.users.Add(1)
-	defer s.users.Add(-1)
+	defer s.use()()
 	u.standing.remember(d)
 	body := pair{host: d.profile.era, upstream: legacyEra}.request(d.withTask(), d.id, d.common(metaPatch{drop: perRequest}))
 	h := s.headers(acceptBoth)
@@ -395,6 +398,16 @@ func (u *legacy) deliver(ctx context.Context, d *delivery, out sink) *reply {
 		u.suspect(s)
 	}
 	return r
+}
+
+// use counts a delivery as under way until what it returns is called.
+func (s *session) use() (done func()) {
+	s.users.Add(1)
+	s.activity.stir()
+	return func() {
+		s.activity.stir()
+		s.users.Add(-1)
+	}
 }
 
 // withTask is the message with params.task as this delivery wants it.

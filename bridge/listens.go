@@ -284,6 +284,16 @@ func (l *listens) changed() {
 	case l.wake <- struct{}{}:
 	default:
 	}
+	if u, ok := l.bridge.link.known().(*legacy); ok {
+		u.stir()
+	}
+}
+
+// following reports whether anybody here waits for notices.
+func (l *listens) following() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open) > 0 || len(l.uris) > 0
 }
 
 // run keeps one listen open at a modern upstream for all that is wanted. For a
