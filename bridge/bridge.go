@@ -269,6 +269,7 @@ func (b *Bridge) drained(ctx context.Context, out *stdio.Writer) *ending {
 // leave ends everything in bounded time, and reports whether all of it ended.
 func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
 	b.leaving.Store(true)
+	jobs := b.keeper.open() // whose sessions must not be ended
 	b.host.leave(how)
 	b.notices.close()
 	limit := goodbye
@@ -284,7 +285,7 @@ func (b *Bridge) leave(how *ending, out *stdio.Writer) bool {
 	go func() {
 		defer close(ended)
 		if b.link != nil {
-			b.link.close(ctx, b.keeper.resumable())
+			b.link.close(ctx, jobs)
 		}
 		b.offers.close()
 		b.notices.wait()

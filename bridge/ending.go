@@ -59,3 +59,10 @@ func (x *exchange) wasCalledOff() bool {
 	var c calledOff
 	return errors.As(context.Cause(x.ctx), &c)
 }
+
+// onlyLetGo reports whether a call that may act ended here because the bridge or
+// its host left, and not because anybody wanted it cancelled: the server is not
+// told to stop it.
+func (x *exchange) onlyLetGo(r *reply) bool {
+	return x.method == "tools/call" && effective(x.class) && r.capture.Ended == classify.Cancelled && !x.wasCalledOff()
+}

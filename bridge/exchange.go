@@ -378,7 +378,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	x.settling.Lock()
 	defer x.settling.Unlock()
 	k := x.bridge.keeper
-	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut && !k.leftToOthers(x, r) {
+	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut && !x.onlyLetGo(r) && !k.leftToOthers(x, r) {
 		up.cancel(d, r.capture.Detail)
 	}
 	x.mu.Lock()

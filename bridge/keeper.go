@@ -417,21 +417,6 @@ func (x *exchange) canBeResumed() bool {
 	return x.job.resumable
 }
 
-// resumable reports whether another process could go on with a call of ours.
-func (k *keeper) resumable() bool {
-	if k == nil {
-		return false
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, x := range k.live {
-		if x.canBeResumed() {
-			return true
-		}
-	}
-	return false
-}
-
 // endOf is what the last reply makes of the job.
 func (x *exchange) endOf(r *reply) jobs.End {
 	v := &r.verdict

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
@@ -117,5 +118,48 @@ func TestEndedFromAnotherWindow(t *testing.T) {
 				t.Errorf("%d requests", n)
 			}
 		})
+	}
+}
+
+// A bridge that leaves, or is told to, has the server stop no call that may act:
+// nobody wanted that. The session in which it runs is not ended either.
+func TestLeavingCancelsNoWrite(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"end of input", "SIGTERM"} {
+		for _, args := range [][]string{nil, {"--journal=off"}} {
+			t.Run(how+strings.Join(args, ""), func(t *testing.T) {
+				t.Parallel()
+				if how == "SIGTERM" && !splits {
+					t.Skip("there is no SIGTERM on this system")
+				}
+				w := newWorld(t, bridgetest.Options{Era: bridgetest.Legacy, NoEventIDs: true}, args...)
+				l := w.alone("--drain=10ms")
+				_, open := l.hold("before", "add_entry", "one")
+				if how == "SIGTERM" {
+					terminate(t, l.host.PID())
+				} else if err := l.host.CloseStdin(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := l.host.Wait(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+				open()
+				w.ledger(func(v *bridgetest.View) bool { return v.Effects("add_entry") == 1 })
+				w.ledger(func(v *bridgetest.View) bool {
+					if n := len(v.Requests("notifications/cancelled")); n > 0 {
+						t.Errorf("%d cancels were sent", n)
+					}
+					if n := len(v.HTTP("DELETE")); n > 0 && args == nil {
+						t.Errorf("%d sessions were ended", n)
+					}
+					return true
+				})
+				if args == nil {
+					if j := w.records("add_entry")[0]; j.State != jobs.OutcomeUnknown || j.Evidence != jobs.BridgeLeft {
+						t.Errorf("%s, %s", j.State, j.Evidence)
+					}
+				}
+			})
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -387,6 +388,18 @@ func children(pid int) []int {
 		}
 	}
 	return list
+}
+
+// terminate asks one process to end, by SIGTERM.
+func terminate(t testing.TB, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Signal(syscall.SIGTERM)
+	}
+	if err != nil {
+		t.Fatalf("terminate process %d: %v", pid, err)
+	}
 }
 
 // kill ends one process by SIGKILL.
