@@ -175,6 +175,9 @@ func (l *listens) serve(x *exchange) {
 	l.open[one] = true
 	l.mu.Unlock()
 	l.changed()
+	if u, ok := l.bridge.link.known().(*legacy); ok {
+		u.stir() // its GET stream may be closed
+	}
 	for uri := range one.filter.uris {
 		l.bridge.subscribeLegacy(x, uri, true)
 	}
@@ -283,9 +286,6 @@ func (l *listens) changed() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
-	}
-	if u, ok := l.bridge.link.known().(*legacy); ok {
-		u.stir()
 	}
 }
 
