@@ -41,10 +41,11 @@ func (x *exchange) answerTo(r *reply) [][]byte {
 }
 
 // theirWords is upstream's response if the host is to have it: results, and
-// JSON-RPC errors of a 2xx or 4xx. A 5xx says too little about a tools/call.
+// JSON-RPC errors of a 2xx or 4xx. A 5xx says too little about a tools/call, and
+// the refusal of a repeat too little about the delivery before it.
 func (x *exchange) theirWords(r *reply) *jsonrpc.Message {
 	v := &r.verdict
-	if r.connecting != "" || v.Status == 401 || x.stepUp(r) {
+	if r.connecting != "" || v.Status == 401 || x.stepUp(r) || r.moot && x.class != retry.Read {
 		return nil
 	}
 	switch v.Outcome {

@@ -57,6 +57,8 @@ type exchange struct {
 	rounds   rounds
 	refusal  refusal
 	asking   quota // questions of the server that are open
+
+	mayHaveRun bool // by a delivery before the last, or in a round before; its goroutine's
 }
 
 // newExchange makes the exchange of request m.
@@ -167,6 +169,7 @@ func (x *exchange) deliverUntilDone() {
 			x.conclude(up, d, r)
 			return
 		}
+		x.mayHaveRun = x.mayHaveRun || r.verdict.Effect != classify.None
 		if again.Action == retry.CollectInput {
 			if !x.inputCollected(r) {
 				x.completeElicitation()
@@ -336,6 +339,16 @@ func (x *exchange) comply(up upstream, d *delivery, action retry.Action, s *retr
 	}
 }
 
+// weigh makes the verdict on the last delivery one on the whole exchange: that it
+// had no effect proves nothing about a delivery before it.
+func (x *exchange) weigh(r *reply) {
+	if !x.mayHaveRun || r.verdict.Effect != classify.None {
+		return
+	}
+	r.moot, r.verdict.Effect = true, classify.Possible
+	r.verdict.Why = "a delivery before the last may have been executed; the last: " + r.verdict.Why
+}
+
 func pauseFor(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -377,6 +390,7 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	defer r.done()
 	x.settling.Lock()
 	defer x.settling.Unlock()
+	x.weigh(r)
 	k := x.bridge.keeper
 	if d != nil && up != nil && r.capture.Ended != classify.Complete && r.capture.Ended != classify.Cut && !x.onlyLetGo(r) && !k.leftToOthers(x, r) {
 		up.cancel(d, r.capture.Detail)

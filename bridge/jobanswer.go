@@ -111,6 +111,8 @@ func evidenceText(j *jobs.Job) string {
 		return "it was cancelled and the server said no more"
 	case jobs.BridgeLeft:
 		return "mcpbridge left before the server had answered"
+	case jobs.EarlierDelivery:
+		return "its last delivery was refused, and one before that may have been executed"
 	case jobs.InputExpired:
 		return "nobody answered the server's question"
 	case jobs.StatusTool:

@@ -103,6 +103,7 @@ func (k *keeper) underAccount(x *exchange, r *reply) bool {
 	if k == nil || x.handle() == "" || x.wasGiven() || x.job.account == k.account() {
 		return true
 	}
+	x.weigh(r)
 	k.finish(x, r)
 	if m := x.job.asked; m != nil {
 		x.setMessage(m)
@@ -177,6 +178,7 @@ func (k *keeper) begin(x *exchange) bool {
 		x.answerOurs(x.notJournaled(err), x.notSent("journal unavailable"))
 		return false
 	case err == nil:
+		x.mayHaveRun = true // up to the question
 		k.take(x, round)
 		return true
 	}
@@ -426,7 +428,7 @@ func (x *exchange) endOf(r *reply) jobs.End {
 		e.State, e.Effect, e.Evidence = jobs.Cancelled, jobs.Possible, "task_cancelled"
 		return e
 	}
-	switch retry.Settle(*v, x.class) {
+	switch retry.Settle(*v, x.class, r.moot) {
 	case retry.Completed:
 		e.State, e.Effect = jobs.Completed, jobs.Reported
 		if v.Reply.Kind == jsonrpc.Response {
@@ -447,6 +449,8 @@ func (x *exchange) endOf(r *reply) jobs.End {
 			if x.wasCalledOff() {
 				e.Evidence = jobs.CancelledByHost
 			}
+		} else if r.moot {
+			e.Evidence = jobs.EarlierDelivery
 		}
 	}
 	if e.State == jobs.Failed && e.Effect == jobs.None && e.Kind == jobs.NoResult && v.Outcome == classify.Unreachable {

@@ -52,7 +52,17 @@ func explained(c classify.Capture) func(*exchange) string {
 		r := &reply{expect: classify.Expectation{Method: x.method, ID: []byte("7"), Protocol: rev2025_11_25}, capture: c, endedBy: byUpstream}
 		r.challenge = c.Header.Get("Www-Authenticate")
 		r.judge()
+		x.weigh(r)
 		return x.explain(r).String()
+	}
+}
+
+// refusedLater is the text of an exchange whose last delivery ended with the
+// capture, and one before it may have been executed.
+func refusedLater(c classify.Capture) func(*exchange) string {
+	return func(x *exchange) string {
+		x.mayHaveRun = true
+		return explained(c)(x)
 	}
 }
 
@@ -71,6 +81,11 @@ func replyTexts() []textCase {
 		{name: "unknown-wrong-id", head: "OUTCOME UNKNOWN", text: explained(captured(200, "application/json", `{"jsonrpc":"2.0","id":8,"result":{"content":[]}}`))},
 		{name: "unknown-idempotent", head: "OUTCOME UNKNOWN", class: retry.Idempotent, tries: 3, text: explained(cut)},
 		{name: "unknown-presumed-read", head: "OUTCOME UNKNOWN", class: retry.PresumedRead, text: explained(cut)},
+		{name: "unknown-refused-later", head: "OUTCOME UNKNOWN", class: retry.Idempotent, tries: 2,
+			text: refusedLater(captured(429, "text/plain", "slow down", "Retry-After", "30"))},
+		{name: "unknown-sign-in-later", head: "OUTCOME UNKNOWN", class: retry.Idempotent, tries: 2,
+			text: refusedLater(captured(401, "text/plain", "", "Www-Authenticate", "Bearer"))},
+		{name: "no-answer-refused-later", head: "NO ANSWER", class: retry.Read, tries: 2, text: refusedLater(refused)},
 		{name: "no-answer-cut", head: "NO ANSWER", class: retry.Read, tries: 3, text: explained(cut)},
 		{name: "no-answer-503", head: "NO ANSWER", class: retry.Read, text: explained(captured(503, "text/plain", "overloaded", "Retry-After", "3600"))},
 		{name: "no-answer-malformed", head: "NO ANSWER", class: retry.Read, text: explained(captured(200, "text/html", webPage))},

@@ -46,6 +46,8 @@ func (n note) String() string {
 func (x *exchange) explain(r *reply) note {
 	v := &r.verdict
 	switch {
+	case r.moot && x.class != retry.Read:
+		return x.refusedLater(r)
 	case v.Status == 401 || x.stepUp(r):
 		return x.credentialsRefused(r)
 	case v.Outcome == classify.InputRequired:
@@ -60,7 +62,7 @@ func (x *exchange) explain(r *reply) note {
 			next:  "correct the arguments and call again",
 		}
 	}
-	switch retry.Settle(*v, x.class) {
+	switch retry.Settle(*v, x.class, r.moot) {
 	case retry.Unknown:
 		return x.outcomeUnknown(v)
 	case retry.Unanswered:
@@ -134,6 +136,16 @@ func (x *exchange) outcomeUnknown(v *classify.Verdict) note {
 		next:    "look at the current state with a tool that only reads, then decide, or tell the user",
 		not:     "do not simply call it again: it may have been executed",
 	}
+}
+
+// refusedLater is about a call whose last delivery was refused, and one before it
+// was not.
+func (x *exchange) refusedLater(r *reply) note {
+	n := x.outcomeUnknown(&r.verdict)
+	if r.verdict.Status == 401 || x.stepUp(r) {
+		n.next = x.credentialsRefused(r).next + "; then " + n.next
+	}
+	return n
 }
 
 func (x *exchange) noAnswer(v *classify.Verdict) note {

@@ -99,6 +99,7 @@ type reply struct {
 	lastEvent     string        // id of the last event; resumable if not empty
 	pause         time.Duration
 	local         bool // refused here: the request cannot be sent as it is
+	moot          bool // had no effect, after a delivery that may have had; set by weigh
 	tooLarge      bool
 	taskCancelled bool   // an upstream task reported that it was cancelled
 	anyID         bool   // the id that was sent is not known: the one response is the reply

@@ -52,6 +52,7 @@ const (
 	NotSent         Evidence = "not_sent"          // proven: nothing left
 	BridgeLost      Evidence = "bridge_lost"       // the owner died before the end was journaled
 	BridgeLeft      Evidence = "bridge_left"       // the owner let the call go, because it or its host left
+	EarlierDelivery Evidence = "earlier_delivery"  // the last delivery was refused, one before may have been executed
 	CancelledByHost Evidence = "cancelled_by_host" // told upstream, no answer
 	InputExpired    Evidence = "input_expired"     // nobody answered a question
 	StatusTool      Evidence = "status_tool"       // a tool of the server that tells what became of calls

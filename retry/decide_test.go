@@ -271,8 +271,32 @@ func TestSettle(t *testing.T) {
 			if class == Read {
 				want = c.read
 			}
-			if got := Settle(v, class); got != want {
+			if got := Settle(v, class, false); got != want {
 				t.Errorf("%v %d %v of a %v ends as %v, want %v", c.outcome, c.status, c.effect, class, got, want)
+			}
+		}
+	}
+}
+
+// A refusal after a delivery that may have had an effect is no end of the call.
+func TestSettleAfterAnEarlierDelivery(t *testing.T) {
+	t.Parallel()
+	for _, o := range outcomes {
+		for _, status := range statuses {
+			for _, class := range classes {
+				v := classify.Verdict{Outcome: o, Status: status}
+				want := Unknown
+				switch o {
+				case classify.ToolSuccess, classify.ToolError, classify.Result, classify.Accepted:
+					want = Completed
+				default:
+					if class == Read {
+						want = Unanswered
+					}
+				}
+				if got := Settle(v, class, true); got != want {
+					t.Errorf("%v %d of a %v ends as %v, want %v", o, status, class, got, want)
+				}
 			}
 		}
 	}

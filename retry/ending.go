@@ -33,14 +33,21 @@ func (e Ending) String() string {
 
 // Settle says how a call of a class ends with its last verdict. A verdict that
 // is no end (input required, a task) is unknown for whoever gives up there.
-func Settle(v classify.Verdict, c Class) Ending {
+//
+// Moot says that the last delivery had no effect, but one before it may have had:
+// its refusal then says nothing about the call.
+func Settle(v classify.Verdict, c Class, moot bool) Ending {
 	switch v.Outcome {
 	case classify.ToolSuccess, classify.ToolError, classify.Result, classify.Accepted:
 		return Completed
-	case classify.JSONRPCError:
-		return Failed
 	}
 	switch {
+	case moot && c == Read:
+		return Unanswered
+	case moot:
+		return Unknown
+	case v.Outcome == classify.JSONRPCError:
+		return Failed
 	case v.Effect == classify.None:
 		return Failed
 	case v.Outcome == classify.HTTPError && v.Status/100 == 4 && v.Status != http.StatusRequestTimeout:

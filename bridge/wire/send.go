@@ -18,7 +18,7 @@ type hop struct {
 	write  bool
 	bytes  bytes.Reader  // of body
 	body   io.ReadCloser // as the request had it at first; nil: none
-	begun  bool // sender saw the request
+	begun  bool          // sender saw the request
 	reused bool
 }
 

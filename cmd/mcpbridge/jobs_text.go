@@ -77,6 +77,8 @@ func reason(j *jobs.Job, lost bool) string {
 		return "the process that made the call died before the answer was recorded"
 	case jobs.BridgeLeft:
 		return "mcpbridge left before the server had answered"
+	case jobs.EarlierDelivery:
+		return "its last delivery was refused, one before may have been executed"
 	case jobs.CancelledByHost:
 		return "cancelled, and the server said no more"
 	case jobs.StatusTool:

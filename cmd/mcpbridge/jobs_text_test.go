@@ -80,7 +80,7 @@ func TestAgo(t *testing.T) {
 func TestReasonsAreSentences(t *testing.T) {
 	t.Parallel()
 	for _, e := range []jobs.Evidence{jobs.Started, jobs.AnswerDeadline, jobs.ToolResult, jobs.RPCError, jobs.NotSent, jobs.BridgeLost,
-		jobs.BridgeLeft, jobs.CancelledByHost, jobs.InputExpired, jobs.StatusTool, jobs.ResolvedByUser, jobs.ResolvedByModel} {
+		jobs.BridgeLeft, jobs.EarlierDelivery, jobs.CancelledByHost, jobs.InputExpired, jobs.StatusTool, jobs.ResolvedByUser, jobs.ResolvedByModel} {
 		j := jobs.Job{Evidence: e, Resolution: "happened"}
 		if text := reason(&j, false); text == strings.ReplaceAll(string(e), "_", " ") || len(strings.Fields(text)) < 4 {
 			t.Errorf("%s: %q", e, text)

@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"os"
 	"runtime"
 	"strings"
@@ -32,6 +34,9 @@ type lane struct {
 	era  bridgetest.Era
 	up   *bridgetest.Upstream // nil where a test has a server of its own
 	dir  string               // state directory
+
+	capabilities string // of a legacy host; "" is none
+	answer       func(method string, params json.RawMessage) (any, error)
 }
 
 func limited(t testing.TB, limit time.Duration) context.Context {
@@ -73,7 +78,7 @@ func (l *lane) start(name string, env, args []string) {
 		env = append(env, "SYSTEMROOT="+os.Getenv("SYSTEMROOT"), "LOCALAPPDATA="+home, "APPDATA="+home)
 	}
 	command := append([]string{program(), "--state-dir=" + l.dir, "--server-id=crm"}, args...)
-	host, err := bridgetest.StartHost(bridgetest.HostOptions{Command: command, Env: env, Dir: home, Name: name})
+	host, err := bridgetest.StartHost(bridgetest.HostOptions{Command: command, Env: env, Dir: home, Name: name, Answer: l.answer})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -99,7 +104,7 @@ func (l *lane) shakeHands() {
 	if l.era == bridgetest.Modern {
 		_, err = l.host.Discover(l.ctx)
 	} else {
-		_, err = l.host.Initialize(l.ctx, "2025-11-25", "{}")
+		_, err = l.host.Initialize(l.ctx, "2025-11-25", cmp.Or(l.capabilities, "{}"))
 	}
 	if err != nil {
 		l.t.Fatalf("%v; standard error: %s", err, l.host.Stderr())
