@@ -419,6 +419,12 @@ func (k *keeper) stop(x *exchange, job jobs.Job, what string) {
 	if what == "stop_waiting" {
 		kind = jobs.AskStopWaiting
 	}
+	if job.BetweenRounds() {
+		if ended, err := k.journal.EndRound(x.ctx, job.Handle, job.Seen(), kind); err == nil {
+			x.answerText(x.handleAnswer(&ended, false, ""))
+			return
+		}
+	}
 	if own := k.exchangeOf(job.Handle); own != nil {
 		k.obey(own, jobs.Ask{Kind: kind})
 		job = k.waitUntil(x, job, askWait)

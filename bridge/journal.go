@@ -43,6 +43,7 @@ type Journal interface {
 	AskHost(ctx context.Context, h jobs.Handle, q jobs.Question) (jobs.Job, error)
 	Answered(ctx context.Context, h jobs.Handle, id string) (jobs.Job, error)
 	Await(ctx context.Context, h jobs.Handle, requestState []byte) (jobs.Job, error)
+	EndRound(ctx context.Context, h jobs.Handle, seen jobs.Seen, ask string) (jobs.Job, error)
 	NextRound(ctx context.Context, c jobs.Call, requestState []byte) (jobs.Job, error)
 
 	Ask(ctx context.Context, h jobs.Handle, kind string, body json.RawMessage) (jobs.Ask, error)

@@ -32,6 +32,8 @@ type keeper struct {
 	tended    bool                      // recovery and upkeep have begun
 	followed  map[jobs.Handle]bool      // status queries under way
 	cancelled map[jobs.Handle]bool      // tasks of 2025-11-25, whose status is final
+
+	awaiting awaited
 }
 
 // A glance is when a job was last looked at, and what was seen.
@@ -351,60 +353,6 @@ func (k *keeper) finish(x *exchange, r *reply) bool {
 		k.bridge.cfg.Log.Warn("the end of a call could not be journaled yet", "handle", x.handle(), "error", err)
 	}
 	return true
-}
-
-// awaitRound journals that the host was asked and will send the next round,
-// perhaps by another process. Nothing runs upstream meanwhile.
-func (k *keeper) awaitRound(ctx context.Context, x *exchange, r *reply) {
-	h := x.handle()
-	k.mu.Lock()
-	delete(k.live, h)
-	k.mu.Unlock()
-	state, ok := jsonrpc.String(r.verdict.Reply.Field(jsonrpc.RequestState))
-	if !ok {
-		state = string(r.verdict.Reply.Field(jsonrpc.InputRequests)) // no round will name it: it expires
-	}
-	job, err := k.journal.Await(ctx, h, []byte(state))
-	if err != nil {
-		k.bridge.cfg.Log.Warn("an open round could not be journaled", "handle", h, "error", err)
-		return
-	}
-	time.AfterFunc(k.bridge.cfg.InputTimeout, func() { k.expire(job) })
-}
-
-// expire ends a job that nobody answered: nothing is running for it.
-func (k *keeper) expire(job jobs.Job) {
-	if k.bridge.life.Err() != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(k.bridge.life, finishLimit)
-	defer cancel()
-	e := jobs.End{State: jobs.Failed, Effect: jobs.Possible, Evidence: jobs.InputExpired, EndedBy: byHost}
-	if _, err := k.journal.Settle(ctx, job.Handle, job.Seen(), e); err != nil {
-		k.bridge.cfg.Log.Debug("job not expired", "handle", job.Handle, "error", err)
-	}
-}
-
-// nextRound finds the job that waits for the round that x is: never a
-// duplicate. With ErrRoundUsed x is answered from the job, which was given this
-// round before; with ErrNoSuchRound, and no other error, it is begun like a call.
-func (k *keeper) nextRound(x *exchange) (jobs.Begun, error) {
-	state, ok := jsonrpc.String(x.msg.Field(jsonrpc.RequestState))
-	if !ok {
-		return jobs.Begun{}, jobs.ErrNoSuchRound
-	}
-	job, err := k.journal.NextRound(x.ctx, k.call(x), []byte(state))
-	if errors.Is(err, jobs.ErrRoundUsed) {
-		return jobs.Begun{Hold: jobs.Joined, Job: job}, err
-	}
-	if err != nil {
-		return jobs.Begun{}, err
-	}
-	key, err := k.journal.Key(x.ctx, job)
-	if err != nil {
-		k.bridge.cfg.Log.Warn("a round goes out without its idempotency key", "handle", job.Handle, "error", err)
-	}
-	return jobs.Begun{Job: job, Key: key}, nil
 }
 
 // leftToOthers reports whether the end of a call is left open for another

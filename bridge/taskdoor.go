@@ -341,7 +341,9 @@ func (k *keeper) cancelTask(x *exchange, job jobs.Job, d door) {
 		return
 	}
 	if !ended {
-		if own := k.exchangeOf(job.Handle); own != nil {
+		if job.BetweenRounds() && k.endRound(x.ctx, &job) {
+			k.bridge.cfg.Log.Debug("a task was cancelled between two rounds", "handle", job.Handle)
+		} else if own := k.exchangeOf(job.Handle); own != nil {
 			k.obey(own, jobs.Ask{Kind: jobs.AskCancel})
 			latest, err := k.journal.Find(x.ctx, job.Handle)
 			ended = err == nil && latest.State == jobs.Completed // before it was reached

@@ -152,7 +152,7 @@ func (r *reply) forgotTask() bool {
 func (t *upstreamTask) over(ctx context.Context) *reply {
 	e := endingOf(ctx)
 	left := t.x.bridge.leaving.Load() && t.x.canBeResumed() // to another process
-	wanted := t.x.wasCalledOff() || !effective(t.x.class) // else it is only let go
+	wanted := t.x.wasCalledOff() || !effective(t.x.class)   // else it is only let go
 	if e.ended == classify.Cancelled && e.by == byHost && wanted && !left && t.x.bridge.life.Err() == nil {
 		if end := t.cancel(); end != nil {
 			return end

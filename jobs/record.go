@@ -159,6 +159,31 @@ func (j *Journal) Await(ctx context.Context, h Handle, requestState []byte) (Job
 	})
 }
 
+// BetweenRounds reports whether nothing runs for an open job: its host was asked,
+// and any process of the account may take its next round up.
+func (j *Job) BetweenRounds() bool { return j.State == InputRequired && !j.Round.IsZero() }
+
+// EndRound ends a job that waits between two rounds because somebody asks for it
+// (AskCancel, AskStopWaiting): nobody has to be told, as nothing runs. Whoever
+// asks knows of the end. It is a compare-and-set on what the caller saw: ErrStale
+// if the next round has come, or no round is waited for.
+func (j *Journal) EndRound(ctx context.Context, h Handle, seen Seen, ask string) (Job, error) {
+	e := End{State: Failed, Evidence: CancelledByHost, EndedBy: "host", Note: "between two rounds"}
+	if ask != AskCancel {
+		e.Evidence = InputExpired
+	}
+	return j.change(ctx, h, func(t *txn, job *Job) error {
+		if !job.BetweenRounds() {
+			return fmt.Errorf("job %s waits for no round: %w", h, ErrStale)
+		}
+		if err := t.settle(job, seen, e); err != nil {
+			return err
+		}
+		t.mark(job, false, true)
+		return nil
+	})
+}
+
 // NextRound finds the job that waits for a requestState, makes it ours and
 // moves it to working; of the call its account, tool and arguments count. A
 // state that the same call brought before, or too late, is ErrRoundUsed, with

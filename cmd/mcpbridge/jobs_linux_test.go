@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
 )
 
 // jobsCommand runs "mcpbridge jobs ARGS..." on the rig's journal.
@@ -242,4 +243,28 @@ func TestJobsTogether(t *testing.T) {
 		}
 	}
 	r.checkFinished(t)
+}
+
+// A call between two rounds is cancelled though its process is gone: nothing runs
+// that would have to be told.
+func TestJobsCancelBetweenRounds(t *testing.T) {
+	t.Parallel()
+	r := &rig{state: t.TempDir()}
+	j, err := jobs.Open(r.state, jobs.Options{}, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := j.Begin(t.Context(), jobs.Call{Account: jobs.Account{Server: "crm", Principal: "me"}, Tool: "act"})
+	if err == nil {
+		_, err = j.Await(t.Context(), b.Job.Handle, []byte("step"))
+	}
+	if err = errors.Join(err, j.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := r.jobsCommand(t, "cancel", "--last"); code != exitOK || !strings.Contains(out, "nothing ran") {
+		t.Errorf("cancel: exit code %d, %s%s", code, out, errs)
+	}
+	if code, out, _ := r.jobsCommand(t, "show", "--last", "--json"); code != exitOK || !strings.Contains(out, `"state":"failed"`) || !strings.Contains(out, `"evidence":"cancelled_by_host"`) {
+		t.Errorf("show: exit code %d, %s", code, out)
+	}
 }

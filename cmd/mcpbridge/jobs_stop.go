@@ -55,6 +55,12 @@ func (d *desk) askOwner(ctx context.Context, j *jobs.Job, kind string) (said str
 	switch {
 	case !isOpen(j):
 		return "", false, fmt.Errorf("job %s is %s: nothing runs any more", j.Handle, stateWord(j, false))
+	case j.BetweenRounds():
+		if _, err := d.journal.EndRound(ctx, j.Handle, j.Seen(), kind); err == nil {
+			return fmt.Sprintf("%s: ended it: the server had asked something, and nothing ran", short(j.Handle)), true, nil
+		} else if !errors.Is(err, jobs.ErrStale) {
+			return "", false, err
+		}
 	case d.lost(ctx, j):
 		return "", false, fmt.Errorf("job %s: the process that made the call is gone; %s", j.Handle, advice(j, true))
 	}

@@ -66,6 +66,7 @@ var cases = []struct {
 	{"asks reach the owner and come back", asks},
 	{"questions", questions},
 	{"rounds", rounds},
+	{"a round that nobody sends is ended", roundEnded},
 	{"wait sees another process", waitOther},
 	{"notes ride", notesRide},
 	{"store modes", storeModes},
@@ -817,6 +818,27 @@ func rounds(h *harness) {
 	h.ok(err)
 	_, err = h.j.NextRound(ctx, call(`{"second":1}`), []byte("state-1"))
 	h.ok(err)
+}
+
+func roundEnded(h *harness) {
+	for ask, evidence := range map[string]jobs.Evidence{jobs.AskCancel: jobs.CancelledByHost, jobs.AskStopWaiting: jobs.InputExpired} {
+		c := call(fmt.Sprintf(`{"ask":%q}`, ask))
+		job := h.sent(h.j, c)
+		_, err := h.j.EndRound(ctx, job.Handle, job.Seen(), ask)
+		h.refused(err, jobs.ErrStale)
+		job, err = h.j.Await(ctx, job.Handle, []byte(ask))
+		h.ok(err)
+		other := h.open()
+		_, err = other.EndRound(ctx, job.Handle, jobs.Seen{State: job.State, Version: job.Version - 1}, ask)
+		h.refused(err, jobs.ErrStale)
+		_, err = other.EndRound(ctx, job.Handle, job.Seen(), ask)
+		h.ok(err)
+		if job = h.state(job.Handle, jobs.Failed, jobs.Possible); job.Evidence != evidence || !job.Read {
+			h.Fatalf("ended as %+v", job)
+		}
+		_, err = h.j.NextRound(ctx, c, []byte(ask))
+		h.refused(err, jobs.ErrRoundUsed)
+	}
 }
 
 func waitOther(h *harness) {
