@@ -27,6 +27,12 @@ func TestProbeFailureIsNotTheCalls(t *testing.T) {
 		{"trouble", Config{Retries: -1}, func(string) (int, string) {
 			return http.StatusServiceUnavailable, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"busy"}}`
 		}},
+		{"a handshake that is too large", Config{MaxMessage: 16 << 10}, func(method string) (int, string) {
+			if method == "server/discover" {
+				return http.StatusNotFound, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no such method"}}`
+			}
+			return http.StatusOK, `{"jsonrpc":"2.0","id":ID,"result":{` + strings.Repeat(" ", 32<<10) + `}}`
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

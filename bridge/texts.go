@@ -52,7 +52,7 @@ func (x *exchange) explain(r *reply) note {
 		return x.credentialsRefused(r)
 	case v.Outcome == classify.InputRequired:
 		return x.inputRequired()
-	case r.tooLarge:
+	case r.tooLarge && r.connecting == "":
 		return x.overLimit(v)
 	case r.local:
 		return note{
@@ -68,10 +68,14 @@ func (x *exchange) explain(r *reply) note {
 	case retry.Unanswered:
 		return x.noAnswer(v)
 	default:
-		if v.Effect == classify.None {
-			return x.notExecuted(v)
+		if v.Effect != classify.None {
+			return x.failed(v)
 		}
-		return x.failed(v)
+		n := x.notExecuted(v)
+		if r.tooLarge {
+			n.next = "tell the user to raise --max-message"
+		}
+		return n
 	}
 }
 
