@@ -3,10 +3,12 @@ package bridge
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/retry"
 )
 
@@ -34,6 +36,23 @@ func (x *exchange) prepareCall() {
 	if t != nil && x.tool.name != x.toolName {
 		x.rename(x.tool.name)
 	}
+}
+
+// misnamed says why the tool of a tools/call can be no tool's name, "" if it
+// can: MCP 2024-11-05 and later, tools, "Calling Tools", demands a string. The
+// bounds are those of the journal.
+func (x *exchange) misnamed() string {
+	if x.method != "tools/call" {
+		return ""
+	}
+	name, ok := jsonrpc.String(x.msg.Field(jsonrpc.Name))
+	switch {
+	case !ok || name == "":
+		return "tools/call needs params.name, the name of a tool"
+	case len(name) > jobs.MaxName || strings.IndexByte(name, 0) >= 0:
+		return fmt.Sprintf("params.name is no tool's name: it is longer than %d bytes, or has a NUL", jobs.MaxName)
+	}
+	return ""
 }
 
 // rename puts upstream's own name of the tool into the request.

@@ -11,6 +11,7 @@ const (
 	codeInvalidRequest = -32600
 	codeInvalidParams  = -32602
 	codeMethodNotFound = -32601
+	codeInternal       = -32603
 	codeBadVersion     = -32022
 
 	codeMissingCapability = -32021

@@ -92,7 +92,10 @@ func (h *host) acceptMembers(parts [][]byte) {
 	ids, silent := make([][]byte, len(parts)), make([]bool, len(parts))
 	for i, part := range parts {
 		m, err := jsonrpc.Read(part)
-		ids[i], silent[i] = m.Bytes(m.ID), err == nil && m.Kind != jsonrpc.Request
+		silent[i] = err == nil && m.Kind != jsonrpc.Request
+		if id := m.Bytes(m.ID); len(id) <= h.longestID() {
+			ids[i] = id
+		}
 	}
 	b, err := newBatch(ids, h)
 	if err != nil {
@@ -125,33 +128,84 @@ func (h *host) refuse(m *jsonrpc.Message, err error, b *batch) {
 	if errors.As(err, &wrong) && wrong.Class == jsonrpc.Envelope {
 		code = codeInvalidRequest
 	}
-	line := rpcErrorLine(readableID(m), code, err.Error(), nil)
+	if m.MethodValue == (jsonrpc.Span{}) && h.spoilt(m.Bytes(m.ID), err.Error()) {
+		if b != nil {
+			b.less()
+		}
+		return
+	}
+	id := h.readableID(m.Bytes(m.ID))
+	line := rpcErrorLine(id, code, err.Error(), nil)
 	if b != nil {
-		b.add(readableID(m), nil, line)
+		b.add(id, nil, line)
 		return
 	}
 	h.write(line)
 }
 
-// readableID is the id of a damaged message, if it is one that can be answered.
-func readableID(m *jsonrpc.Message) []byte {
-	id := m.Bytes(m.ID)
-	if len(id) == 0 {
+// readableID is the id of a message that is refused, if it is one under which
+// the host can be answered: one that is in flight is another request's, which
+// has its answer to come.
+func (h *host) readableID(id []byte) []byte {
+	if len(id) == 0 || len(id) > h.longestID() {
 		return nil
 	}
-	if id[0] == '"' {
-		return id
+	if _, whole := jsonrpc.Integer(id); id[0] != '"' && !whole {
+		return nil
 	}
-	if _, whole := jsonrpc.Integer(id); whole {
-		return id
+	if h.isInFlight(jsonrpc.IDKey(id)) {
+		return nil
 	}
-	return nil
+	return id
 }
+
+// isInFlight reports whether a request with the id waits for its answer. Only
+// the reader of stdin asks, and only it adds requests.
+func (h *host) isInFlight(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inFlight[key] != nil
+}
+
+// maxID bounds the id of a request, in bytes: every answer repeats it.
+const maxID = 64 << 10
+
+// longestID is maxID, or what leaves room for an answer in the host's line.
+func (h *host) longestID() int { return int(min(maxID, h.bridge.cfg.HostLineLimit/4)) }
 
 // tooLong answers a line above --max-message, of which only the id was kept.
 func (h *host) tooLong(err *stdio.LineTooLongError) {
-	h.write(rpcErrorLine(err.ID, codeInvalidRequest,
-		fmt.Sprintf("this line is longer than %d bytes: raise --max-message, or send less at once", err.Limit), nil))
+	why := fmt.Sprintf("this line is longer than %d bytes: raise --max-message, or send less at once", err.Limit)
+	if err.Method == "" && h.spoilt(err.ID, why) {
+		return
+	}
+	h.write(rpcErrorLine(h.readableID(err.ID), codeInvalidRequest, why, nil))
+}
+
+// spoilt reports whether id names an open question of ours. Then the line was
+// meant as its answer: whoever asked hears that it cannot be read. A response
+// is not answered, and the question would stay open otherwise.
+func (h *host) spoilt(id []byte, why string) bool {
+	if len(id) == 0 {
+		return false
+	}
+	q := h.takeQuestion(id)
+	if q == nil {
+		return false
+	}
+	h.log.Warn("the host's answer to a question cannot be read", "id", string(id), "reason", why)
+	q <- unreadableAnswer(why)
+	return true
+}
+
+// unreadableAnswer is the error that stands for an answer of the host that is
+// no message.
+func unreadableAnswer(why string) *jsonrpc.Message {
+	m, err := jsonrpc.Read(rpcErrorLine(nil, codeInternal, "the answer of the client cannot be read: "+why, nil))
+	if err != nil {
+		return &jsonrpc.Message{}
+	}
+	return &m
 }
 
 // write sends a line that answers nothing in flight.
@@ -166,16 +220,23 @@ func (h *host) writeLent(release func(), parts ...[]byte) {
 
 // answered routes the host's response to the question it answers.
 func (h *host) answered(m *jsonrpc.Message) {
-	key := jsonrpc.IDKey(m.Bytes(m.ID))
-	h.mu.Lock()
-	q := h.questions[key]
-	delete(h.questions, key)
-	h.mu.Unlock()
+	q := h.takeQuestion(m.Bytes(m.ID))
 	if q == nil {
 		h.log.Debug("response of the host to nothing that was asked", "id", string(m.Bytes(m.ID)))
 		return
 	}
 	q <- m
+}
+
+// takeQuestion returns where the answer to the question id is awaited, nil if
+// nobody waits; there is one answer to a question.
+func (h *host) takeQuestion(id []byte) chan<- *jsonrpc.Message {
+	key := jsonrpc.IDKey(id)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.questions[key]
+	delete(h.questions, key)
+	return q
 }
 
 // notified takes a notification of the host.
@@ -213,9 +274,25 @@ func (h *host) cancelled(m *jsonrpc.Message) {
 // requested starts the exchange of one request.
 func (h *host) requested(m *jsonrpc.Message, b *batch) {
 	id := m.Bytes(m.ID)
+	if longest := h.longestID(); len(id) > longest {
+		h.refuse(m, &jsonrpc.Error{Class: jsonrpc.Envelope, Offset: m.ID.Start, Why: fmt.Sprintf("\"id\" is longer than %d bytes", longest)}, b)
+		return
+	}
 	x := newExchange(h, m, b)
+	if h.isInFlight(x.key) {
+		h.log.Warn("request dropped: its id is in flight already", "id", string(id), "method", m.Method)
+		x.cancel(nil)
+		if b != nil {
+			b.less()
+		}
+		return
+	}
 	if code, why, data := x.readEra(); code != 0 {
 		x.reject(code, why, data)
+		return
+	}
+	if why := x.misnamed(); why != "" {
+		x.reject(codeInvalidParams, why, nil)
 		return
 	}
 	counted, most := m.Method != "subscriptions/listen", maxInFlight
@@ -224,14 +301,6 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 	}
 	h.mu.Lock()
 	switch {
-	case h.inFlight[x.key] != nil:
-		h.mu.Unlock()
-		h.log.Warn("request dropped: its id is in flight already", "id", string(id), "method", m.Method)
-		x.cancel(nil)
-		if b != nil {
-			b.less()
-		}
-		return
 	case counted && h.counted >= most:
 		known := h.busyLocked()
 		h.mu.Unlock()

@@ -141,10 +141,11 @@ func (s secrets) aead() (cipher.AEAD, error) {
 
 // checkName refuses what cannot be a name of a server, principal or tool.
 func checkName(what, s string) error {
-	if s == "" || len(s) > maxName || strings.ContainsRune(s, 0) {
-		return fmt.Errorf("%s %q: must have 1 to %d bytes and no NUL", what, clip(s, 40), maxName)
+	if s == "" || len(s) > MaxName || strings.ContainsRune(s, 0) {
+		return fmt.Errorf("%s %q: must have 1 to %d bytes and no NUL", what, clip(s, 40), MaxName)
 	}
 	return nil
 }
 
-const maxName = 4096
+// MaxName bounds the names of servers, principals and tools, in bytes.
+const MaxName = 4096

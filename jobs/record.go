@@ -39,7 +39,7 @@ func (j *Journal) Working(ctx context.Context, h Handle, seen Seen, why string) 
 // SetTask records the task that upstream made of the call. Only the owner may.
 func (j *Journal) SetTask(ctx context.Context, h Handle, task string) (Job, error) {
 	return j.ownChange(ctx, h, func(t *txn, job *Job) error {
-		job.UpstreamTask = clip(task, maxName)
+		job.UpstreamTask = clip(task, MaxName)
 		job.observe(t.now, "upstream task", "")
 		return nil
 	})

@@ -85,6 +85,31 @@ func TestMalformedLines(t *testing.T) {
 	}
 }
 
+// A call that names no tool is refused in these words, and nothing of it is sent
+// or journaled.
+func TestCallWithoutAToolName(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{v2506, modern} {
+		r := start(t, startUpstream(t, bridgetest.Options{}), setup{version: version})
+		meta := ""
+		if version == modern {
+			meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		}
+		for i, name := range []string{``, `"name":""`, `"name":7`, `"name":null`, `"name":{}`, `"name":"a\u0000b"`, `"name":"` + strings.Repeat("n", 5000) + `"`} {
+			id := fmt.Sprintf(`"unnamed %d"`, i)
+			r.refusedAs(invalidParams, id, message(id, "tools/call", `{`+strings.Trim(name+`,`+meta, `,`)+`}`))
+		}
+		if version != modern {
+			r.refusedAs(invalidParams, `"list"`, message(`"list"`, "tools/call", `[]`))
+			r.refusedAs(invalidParams, `"none"`, `{"jsonrpc":"2.0","id":"none","method":"tools/call"}`)
+		}
+		r.echo("after all that")
+		if n := len(r.up.Ledger().Requests("tools/call")); n != 1 {
+			t.Errorf("%s: %d calls were delivered, want that of echo alone", version, n)
+		}
+	}
+}
+
 // A line above --max-message is an error for its id, wherever that stands, and
 // the next line works.
 func TestTooLongLineFromHost(t *testing.T) {

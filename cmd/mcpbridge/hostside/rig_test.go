@@ -47,6 +47,8 @@ type setup struct {
 	env     []string
 	args    []string
 	batches bool
+
+	noAnswer bool // the test itself answers the questions of the process
 }
 
 // A rig is one process of the program and the server behind it.
@@ -123,7 +125,7 @@ func (r *rig) launch() {
 		cwd = r.home
 	}
 	host, err := bridgetest.StartHost(bridgetest.HostOptions{
-		Command: r.command(), Env: environment(r.home, r.env...), Dir: cwd, Capabilities: r.caps, Batches: r.batches,
+		Command: r.command(), Env: environment(r.home, r.env...), Dir: cwd, Capabilities: r.caps, Batches: r.batches, NoAnswer: r.noAnswer,
 	})
 	if err != nil {
 		r.t.Fatal(err)
