@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -88,11 +90,25 @@ func (p *program) openLog(o logOptions) programLog {
 	stderr := stdio.NewStderr(p.stderr)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { _ = stderr.Run(ctx) }() // on Windows it may be parked in a write until the process ends
-	log, file := newLogger(o, stderr, isTerminal(p.stderr))
-	return programLog{Logger: log, file: file, stderr: stderr, stop: stop}
+	logger, file := newLogger(o, stderr, isTerminal(p.stderr))
+	log.SetFlags(0)
+	log.SetOutput(libraryLog{logger})
+	return programLog{Logger: logger, file: file, stderr: stderr, stop: stop}
+}
+
+// A libraryLog takes what net/http says by package log, which would go straight
+// to standard error, wait there for a reader, and quote what a server sent. Its
+// lines are records of level info that end before the first quotation.
+type libraryLog struct{ to *slog.Logger }
+
+func (l libraryLog) Write(p []byte) (int, error) {
+	said, _, _ := bytes.Cut(bytes.TrimSpace(p), []byte(`"`))
+	l.to.Info("net/http", "says", string(bytes.TrimSpace(said)))
+	return len(p), nil
 }
 
 func (l programLog) close() {
+	log.SetOutput(io.Discard)
 	_ = l.file.Close()
 	_ = l.stderr.Close(stderrGrace)
 	l.stop()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,6 +21,7 @@ func main() {
 
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
+	log.SetOutput(io.Discard) // until openLog, and for good in commands without a log: see libraryLog
 	p := program{stdin: stdin, stdout: stdout, stderr: stderr, env: os.LookupEnv, worker: joinFront(os.LookupEnv)}
 	if len(args) == 0 {
 		fmt.Fprint(stderr, shortUsage)

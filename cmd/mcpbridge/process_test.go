@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,6 +98,43 @@ func TestLoudestBridge(t *testing.T) {
 	}
 	if n := len(up.Ledger().Entries()); n == 0 {
 		t.Error("the upstream was never asked")
+	}
+}
+
+// What net/http has to say about a server goes to the log, and does not quote
+// what the server sent.
+func TestLibrariesQuoteNothing(t *testing.T) {
+	t.Parallel()
+	ctx := limited(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		conn, _, hijacked := http.NewResponseController(w).Hijack()
+		if err != nil || hijacked != nil {
+			return
+		}
+		defer conn.Close()
+		var m struct{ ID json.RawMessage }
+		_ = json.Unmarshal(body, &m) // GET has none
+		reply := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%shunter2", len(reply), reply)
+		_, _ = io.Copy(io.Discard, conn) // until the client closes
+	}))
+	t.Cleanup(server.Close)
+	host, _ := startBridge(t, nil, "--log-level=debug", "--protocol=legacy", "--transport=http", server.URL)
+	if _, err := host.Initialize(ctx, "2025-06-18", "{}"); err != nil {
+		t.Fatal(err)
+	}
+	if err := host.WaitStderr(ctx, "net/http"); err != nil {
+		t.Fatalf("%v\n%s", err, host.Stderr())
+	}
+	if err := host.CloseStdin(); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := host.Wait(ctx); code != exitOK || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	if log := host.Stderr(); strings.Contains(log, "hunter2") {
+		t.Errorf("what the server sent is in the log: %s", log)
 	}
 }
 
