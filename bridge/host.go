@@ -34,16 +34,17 @@ type host struct {
 	inFlight    map[string]*exchange // by id, as a JSON value
 	counted     int                  // those that maxInFlight counts
 	questions   map[string]chan *jsonrpc.Message
-	handshake   *profile // of initialize; nil before
-	initialized bool     // notifications/initialized has come
-	level       string   // logging/setLevel, "" if never set
-	recent      *profile // of the last modern request
-	leaving     bool     // no more requests are taken
-	over        bool     // nothing is begun any more
+	handshake   *profile      // of initialize; nil before
+	initialized bool          // notifications/initialized has come
+	level       string        // logging/setLevel, "" if never set
+	recent      *profile      // of the last modern request
+	gone        chan struct{} // closed when the host is gone and calls go on without it
+	leaving     bool          // no more requests are taken
+	over        bool          // nothing is begun any more
 }
 
 func newHost(b *Bridge, out *stdio.Writer) *host {
-	return &host{bridge: b, out: out, log: b.cfg.Log, inFlight: map[string]*exchange{}, questions: map[string]chan *jsonrpc.Message{}}
+	return &host{bridge: b, out: out, log: b.cfg.Log, inFlight: map[string]*exchange{}, questions: map[string]chan *jsonrpc.Message{}, gone: make(chan struct{})}
 }
 
 // accept takes one line. It never waits for the upstream.
@@ -435,8 +436,12 @@ func (h *host) clientName() string {
 	return ""
 }
 
+// errHostGone ends the wait for the answer of a host that is gone.
+var errHostGone = errors.New("the host is gone")
+
 // Ask puts a question of the upstream to a legacy host and waits for its
-// answer. It returns the members of the response: one of result and rpcError.
+// answer. It returns the members of the response: one of result and rpcError; or
+// errHostGone once nobody is there to answer.
 func (h *host) Ask(ctx context.Context, method string, params []byte) (result, rpcError []byte, err error) {
 	id := quote(fmt.Sprintf("mcpbridge-%d", h.nextQ.Add(1)))
 	key := jsonrpc.IDKey(id)
@@ -463,6 +468,8 @@ func (h *host) Ask(ctx context.Context, method string, params []byte) (result, r
 	select {
 	case m := <-got:
 		return m.Bytes(m.Result), m.Bytes(m.Error), nil
+	case <-h.gone:
+		return nil, nil, errHostGone
 	case <-ctx.Done():
 		h.write(concat(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`, id, `}}`))
 		return nil, nil, context.Cause(ctx)
@@ -507,6 +514,7 @@ func (h *host) detach() {
 	for _, x := range open {
 		x.detach()
 	}
+	close(h.gone) // last: what is asked for a call that goes on is kept in its job
 }
 
 // idle reports whether no request waits for its answer, subscriptions not

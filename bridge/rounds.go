@@ -186,6 +186,9 @@ func (x *exchange) askRound(ctx context.Context, method string, params []byte) (
 	} else {
 		result, rpcError, err = x.askLater(ctx, method, params)
 	}
+	if errors.Is(err, errHostGone) && x.isAbandoned() {
+		result, rpcError, err = x.askLater(ctx, method, params) // for whoever comes for the call
+	}
 	switch {
 	case err != nil && x.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		result, rpcError = defaultAnswer(method)
