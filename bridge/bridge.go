@@ -381,12 +381,10 @@ func (b *Bridge) forwardNotification(p *profile, m *jsonrpc.Message) {
 func (b *Bridge) notification(m *jsonrpc.Message) {
 	switch m.Method {
 	case "notifications/tools/list_changed":
-		if !b.offers.changedUpstream() {
-			b.announce(m.Method, nil)
+		if !b.offers.changedUpstream(m) {
+			b.announce(m.Method, m)
 		}
-	case "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		b.announce(m.Method, nil)
-	case "notifications/resources/updated":
+	case "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
 		b.announce(m.Method, m)
 	case "notifications/progress":
 		if id, ok := jsonrpc.Integer(m.Field(jsonrpc.ProgressToken)); ok {
@@ -399,10 +397,19 @@ func (b *Bridge) notification(m *jsonrpc.Message) {
 	case "notifications/cancelled":
 		b.withdrawn(m)
 	default:
-		if up := b.link.known(); up != nil && up.era() == legacyEra {
-			b.host.tell(m.Raw)
-			return
-		}
+		b.passUnknown(m)
+	}
+}
+
+// passUnknown passes a notification that the bridge does not know to a host of
+// the server's era: to a legacy one as it is, to a modern one on its listens.
+func (b *Bridge) passUnknown(m *jsonrpc.Message) {
+	up := b.link.known()
+	switch {
+	case up != nil && up.era() == legacyEra:
+		b.host.tell(m.Raw)
+	case up != nil && b.listens.passUnknown(m):
+	default:
 		b.dropped.Add(1)
 	}
 }
@@ -475,26 +482,46 @@ func (b *Bridge) gap(*profile) {
 }
 
 // announce tells the host of a change: a legacy host bare, if its server
-// declared that it says so, a modern one on the listens that asked for it.
+// declared that it says so, a modern one on the listens that asked for it. m is
+// what the server said, nil if it is the bridge that says so: between peers of
+// one era it is passed on.
 func (b *Bridge) announce(method string, m *jsonrpc.Message) {
-	uri := ""
-	if m != nil {
-		uri, _ = jsonrpc.String(m.Field(jsonrpc.URI))
+	var uri string
+	if method == "notifications/resources/updated" {
+		if uri, _ = jsonrpc.String(m.Field(jsonrpc.URI)); uri == "" {
+			return
+		}
 	}
-	if m != nil && uri != "" {
-		b.announceURI(uri)
-		return
-	}
-	if b.toldTo(method) {
-		b.host.tell(concat(`{"jsonrpc":"2.0","method":`, quote(method), `}`))
-	}
-	b.listens.publish(method, "")
+	b.tellOf(method, uri, m)
 }
 
-func (b *Bridge) announceURI(uri string) {
-	const method = "notifications/resources/updated"
-	b.host.tell(concat(`{"jsonrpc":"2.0","method":"`, method, `","params":{"uri":`, quote(uri), `}}`))
-	b.listens.publish(method, uri)
+func (b *Bridge) announceURI(uri string) { b.tellOf("notifications/resources/updated", uri, nil) }
+
+func (b *Bridge) tellOf(method, uri string, m *jsonrpc.Message) {
+	var legacy, modern *jsonrpc.Message
+	if up := b.link.known(); up != nil && m != nil {
+		switch up.era() {
+		case legacyEra:
+			legacy = m
+		case modernEra:
+			modern = m
+		}
+	}
+	if uri != "" || b.toldTo(method) {
+		b.host.tell(bareNotice(method, uri, legacy))
+	}
+	b.listens.publish(method, uri, modern)
+}
+
+// bareNotice is m, if there is one, else a notice that says no more than it must.
+func bareNotice(method, uri string, m *jsonrpc.Message) []byte {
+	switch {
+	case m != nil:
+		return m.Raw
+	case uri != "":
+		return concat(`{"jsonrpc":"2.0","method":`, quote(method), `,"params":{"uri":`, quote(uri), `}}`)
+	}
+	return concat(`{"jsonrpc":"2.0","method":`, quote(method), `}`)
 }
 
 // toldTo reports whether a legacy host was told that such a notice may come.

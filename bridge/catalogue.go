@@ -19,6 +19,7 @@ type catalogue struct {
 	tools     []*tool
 	byListed  map[string]*tool
 	hints     cacheHints
+	more      []byte // what else the server's list says, JSON object; nil for nothing
 	fetched   time.Time
 	fresh     bool // fetched by this process, not read from disk
 }
@@ -97,6 +98,8 @@ type shelved struct {
 	Instructions json.RawMessage   `json:"instructions,omitempty"`
 	TTLMs        int64             `json:"ttlMs"`
 	Scope        string            `json:"cacheScope"`
+	More         json.RawMessage   `json:"more,omitempty"`
+	ListMore     json.RawMessage   `json:"listMore,omitempty"`
 	Tools        []json.RawMessage `json:"tools"`
 }
 
@@ -128,8 +131,10 @@ func (s *shelf) load(who string, p *profile, box *toolbox) *catalogue {
 	if stored.Modern {
 		e = modernEra
 	}
-	h := handshake{stored.Version, objectOr(stored.Capabilities, "{}"), stored.ServerInfo, stored.Instructions}
-	return newCatalogue(h, e, raws, cacheHints{scope: stored.Scope}, box, stored.Fetched)
+	h := handshake{stored.Version, objectOr(stored.Capabilities, "{}"), stored.ServerInfo, stored.Instructions, objectOr(stored.More, "")}
+	c := newCatalogue(h, e, raws, cacheHints{scope: stored.Scope}, box, stored.Fetched)
+	c.more = objectOr(stored.ListMore, "")
+	return c
 }
 
 // save stores c for p. raws are the tools as upstream listed them: what is
@@ -141,7 +146,7 @@ func (s *shelf) save(who string, p *profile, c *catalogue, raws [][]byte) error 
 	stored := shelved{
 		Fetched: c.fetched, Modern: c.era == modernEra, Version: c.handshake.Version,
 		Capabilities: c.handshake.Capabilities, ServerInfo: c.handshake.ServerInfo, Instructions: c.handshake.Instructions,
-		TTLMs: c.hints.ttlMs, Scope: c.hints.scope, Tools: make([]json.RawMessage, len(raws)),
+		TTLMs: c.hints.ttlMs, Scope: c.hints.scope, More: c.handshake.More, ListMore: c.more, Tools: make([]json.RawMessage, len(raws)),
 	}
 	for i, raw := range raws {
 		stored.Tools[i] = raw

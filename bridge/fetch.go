@@ -25,6 +25,7 @@ const (
 // gathered is a list over all its pages.
 type gathered struct {
 	items [][]byte // as upstream gave them
+	more  []byte   // what else the last page says, JSON object; nil for nothing
 	hints cacheHints
 }
 
@@ -50,6 +51,7 @@ func (l *link) gather(ctx context.Context, up upstream, p *profile, method strin
 		}
 		g.hints = g.hints.narrow(readHints(&r.verdict.Reply))
 		cursor = bytes.Clone(r.verdict.Reply.Field(jsonrpc.NextCursor))
+		g.more = unknownMembers(r.verdict.Reply.Bytes(r.verdict.Reply.Result), "tools", "nextCursor", "resultType", "ttlMs", "cacheScope")
 		r.done()
 		if len(cursor) == 0 || cursor[0] != '"' {
 			return g, nil

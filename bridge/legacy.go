@@ -90,6 +90,7 @@ type handshake struct {
 	Capabilities []byte // JSON object
 	ServerInfo   []byte // JSON object, nil if not given
 	Instructions []byte // JSON string, nil if not given
+	More         []byte // JSON object of what else it said; nil for nothing
 }
 
 const (
@@ -326,6 +327,7 @@ func readHandshake(m *jsonrpc.Message) (handshake, error) {
 		Capabilities: objectOr(m.Field(jsonrpc.Capabilities), "{}"),
 		ServerInfo:   objectOr(m.Field(jsonrpc.ServerInfo), ""),
 		Instructions: stringOrNil(m.Field(jsonrpc.Instructions)),
+		More:         unknownMembers(m.Bytes(m.Result), "protocolVersion", "capabilities", "serverInfo", "instructions"),
 	}, nil
 }
 

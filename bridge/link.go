@@ -390,7 +390,18 @@ func (l *link) keepDiscovery(m *jsonrpc.Message) {
 		Capabilities: objectOr(m.Field(jsonrpc.Capabilities), "{}"),
 		ServerInfo:   objectOr(jsonrpc.Get(m.Field(jsonrpc.Meta), metaServerInfo), ""),
 		Instructions: stringOrNil(m.Field(jsonrpc.Instructions)),
+		More:         unknownOfDiscovery(m),
 	}
+}
+
+// unknownOfDiscovery is what a DiscoverResult says beside what this revision
+// names, its _meta included.
+func unknownOfDiscovery(m *jsonrpc.Message) []byte {
+	more := unknownMembers(m.Bytes(m.Result), "resultType", "supportedVersions", "capabilities", "instructions", "ttlMs", "cacheScope", "_meta")
+	if meta := unknownMembers(m.Field(jsonrpc.Meta), metaServerInfo); meta != nil {
+		more = jsonrpc.With(objectOr(more, "{}"), "_meta", meta)
+	}
+	return more
 }
 
 func speaks(versions []byte, version string) bool {

@@ -46,7 +46,8 @@ type listen struct {
 type filter struct {
 	tools, prompts, resources bool
 	uris                      map[string]bool
-	tasks                     []jobs.Handle // answered from the journal, never asked upstream
+	tasks                     []jobs.Handle     // answered from the journal, never asked upstream
+	more                      map[string][]byte // members of which the bridge knows nothing, as JSON
 }
 
 func newListens(b *Bridge) *listens {
@@ -77,7 +78,50 @@ func readFilter(value []byte) (filter, error) {
 		}
 	}
 	f.tasks = readTaskIDs(jsonrpc.Get(value, "taskIds"))
+	for name, wanted := range jsonrpc.Members(value) {
+		if !slices.Contains(knownFilters(), name) && len(f.more) < maxUnknownFilters {
+			f.want(name, wanted)
+		}
+	}
 	return f, nil
+}
+
+// knownFilters are the members of a notification filter that the bridge reads.
+func knownFilters() []string {
+	return []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "taskIds"}
+}
+
+// maxUnknownFilters bounds the members of one filter that the bridge passes on
+// unread.
+const maxUnknownFilters = 64
+
+// want adds a member that the bridge does not know. Where two listens want
+// different things under one name, upstream is asked for the elements of both
+// lists, or else for one of the two, always the same.
+func (f *filter) want(name string, value []byte) {
+	if f.more == nil {
+		f.more = map[string][]byte{}
+	}
+	f.more[name] = bothWanted(f.more[name], bytes.Clone(value))
+}
+
+func bothWanted(one, other []byte) []byte {
+	switch {
+	case len(one) == 0 || bytes.Equal(one, other):
+		return other
+	case one[0] == '[' && other[0] == '[':
+		all, err := jsonrpc.Elements(one)
+		also, err2 := jsonrpc.Elements(other)
+		if err != nil || err2 != nil {
+			return other
+		}
+		all = append(slices.Clone(all), also...)
+		slices.SortFunc(all, bytes.Compare)
+		return concat("[", bytes.Join(slices.CompactFunc(all, bytes.Equal), []byte(",")), "]")
+	case bytes.Compare(one, other) > 0: // true, not false
+		return one
+	}
+	return other
 }
 
 // readTaskIDs reads the handles in a list of task ids.
@@ -126,10 +170,15 @@ func (f filter) json() []byte {
 		}
 		out = appendMember(out, "resourceSubscriptions", append(list, ']'))
 	}
+	for _, name := range slices.Sorted(maps.Keys(f.more)) {
+		out = appendMember(out, name, f.more[name])
+	}
 	return append(out, '}')
 }
 
-func (f filter) empty() bool { return !f.tools && !f.prompts && !f.resources && len(f.uris) == 0 }
+func (f filter) empty() bool {
+	return !f.tools && !f.prompts && !f.resources && len(f.uris) == 0 && len(f.more) == 0
+}
 
 // limit takes out of f what the upstream does not offer.
 func (f filter) limit(h *handshake) filter {
@@ -145,6 +194,9 @@ func (f filter) limit(h *handshake) filter {
 		resources: f.resources && offers("resources", "listChanged"), uris: map[string]bool{}}
 	if offers("resources", "subscribe") {
 		out.uris = f.uris
+	}
+	if isModern(h.Version) {
+		out.more = f.more // whether it can be kept, only the server knows
 	}
 	return out
 }
@@ -212,27 +264,75 @@ func (one *listen) notify(method string, params []byte) {
 	x.host.out.Notify("", append(line, "}}"...))
 }
 
-// publish gives a notice of the server to every listen that asked for it.
-func (l *listens) publish(method string, uri string) {
-	l.mu.Lock()
-	var to []*listen
-	for one := range l.open {
-		f := one.filter
-		if method == "notifications/tools/list_changed" && f.tools ||
-			method == "notifications/prompts/list_changed" && f.prompts ||
-			method == "notifications/resources/list_changed" && f.resources ||
-			method == "notifications/resources/updated" && f.uris[uri] {
-			to = append(to, one)
-		}
+// pass writes a notification of the server, of which only the tag is changed:
+// it came on a listen of ours.
+func (one *listen) pass(m *jsonrpc.Message) {
+	x := one.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return
 	}
-	l.mu.Unlock()
+	edits := metaEdit(m, metaPatch{set: []member{{metaSubscriptionID, x.id}}})
+	x.host.out.Notify("", jsonrpc.AppendEdited(nil, m.Raw, edits...))
+}
+
+// wants reports whether a notice is one that f asks for.
+func (f filter) wants(method, uri string) bool {
+	switch method {
+	case "notifications/tools/list_changed":
+		return f.tools
+	case "notifications/prompts/list_changed":
+		return f.prompts
+	case "notifications/resources/list_changed":
+		return f.resources
+	case "notifications/resources/updated":
+		return f.uris[uri]
+	}
+	return false
+}
+
+// publish gives a notice to every listen that asked for it: m where it comes
+// from a server of the same era, else one made here.
+func (l *listens) publish(method, uri string, m *jsonrpc.Message) {
 	var params []byte
 	if method == "notifications/resources/updated" {
 		params = concat(`"uri":`, quote(uri))
 	}
-	for _, one := range to {
-		one.notify(method, params)
+	for _, one := range l.who(func(f filter) bool { return f.wants(method, uri) }) {
+		if m != nil {
+			one.pass(m)
+		} else {
+			one.notify(method, params)
+		}
 	}
+}
+
+// passUnknown gives a notification that the bridge does not know, of a server of
+// the same era, to the listens that asked for something that it does not know
+// either; to all, if none did. It reports whether there was one.
+func (l *listens) passUnknown(m *jsonrpc.Message) bool {
+	to := l.who(func(f filter) bool { return len(f.more) > 0 })
+	if len(to) == 0 {
+		to = l.who(func(filter) bool { return true })
+	}
+	for _, one := range to {
+		one.pass(m)
+	}
+	return len(to) > 0
+}
+
+// who lists the open listens whose filter is one of those.
+func (l *listens) who(is func(filter) bool) []*listen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var to []*listen
+	for one := range l.open {
+		if is(one.filter) {
+			to = append(to, one)
+		}
+	}
+	return to
 }
 
 // subscribe notes a legacy host's interest in one resource, or the end of it. It
@@ -274,6 +374,9 @@ func (l *listens) wanted(legacyHost bool) filter {
 		f.resources = f.resources || one.filter.resources
 		for uri := range one.filter.uris {
 			f.uris[uri] = true
+		}
+		for name, value := range one.filter.more {
+			f.want(name, value)
 		}
 	}
 	for uri := range l.uris {

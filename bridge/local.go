@@ -98,6 +98,9 @@ func (x *exchange) initialize() {
 	if text := x.bridge.instructions(h); len(text) > 0 {
 		result = concat(result, `,"instructions":`, text)
 	}
+	if h != nil && !isModern(h.Version) { // peers of one era
+		result = joinMembers(result, h.More)
+	}
 	x.answerText(resultLine(x.id, append(result, '}')))
 }
 
@@ -108,9 +111,14 @@ func (x *exchange) discover() {
 	if h == nil {
 		ttl = 0 // provisional: upstream is not known yet
 	}
+	meta, more := []byte("{}"), []byte(nil)
+	if h != nil && isModern(h.Version) { // peers of one era
+		meta, more = objectOr(jsonrpc.Get(objectOr(h.More, "{}"), "_meta"), "{}"), unknownMembers(h.More, "_meta")
+	}
+	meta = jsonrpc.With(meta, metaServerInfo, x.bridge.serverInfo(h))
 	result := concat(`{"resultType":"complete","supportedVersions":`, supportedVersionsJSON(),
-		`,"capabilities":`, x.bridge.capabilities(x.profile, h),
-		`,"_meta":{"`, metaServerInfo, `":`, x.bridge.serverInfo(h), `}`)
+		`,"capabilities":`, x.bridge.capabilities(x.profile, h), `,"_meta":`, meta)
+	result = joinMembers(result, more)
 	if text := x.bridge.instructions(h); len(text) > 0 {
 		result = concat(result, `,"instructions":`, text)
 	}
@@ -159,6 +167,9 @@ func (x *exchange) listTools() {
 			hints = cacheHints{min(c.hints.ttlMs, maxTTL), c.hints.scope}
 		}
 		result = concat(result, `,"resultType":"complete","ttlMs":`, strconv.FormatInt(hints.ttlMs, 10), `,"cacheScope":"`, hints.orPrivate(), `"`)
+	}
+	if c != nil && c.era == x.profile.era {
+		result = joinMembers(result, c.more)
 	}
 	x.answerText(resultLine(x.id, append(result, '}')))
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -24,7 +25,7 @@ type offers struct {
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
-	notice bool              // the server said that its tools changed, and the host was not told yet
+	notice *jsonrpc.Message  // the server said that its tools changed, and the host was not told yet
 	who    string            // the account whose offers these are
 	all    map[string]*offer // by profile version and key
 	turn   int64             // counts uses of offers
@@ -346,7 +347,7 @@ func (o *offers) fetch(ctx context.Context, up upstream, p *profile) *catalogue 
 		}
 	}
 	c := newCatalogue(*h, up.era(), g.items, g.hints, o.box, time.Now())
-	c.fresh = true
+	c.fresh, c.more = true, g.more
 	if !o.put(who, p, c, g.items) {
 		return nil
 	}
@@ -385,10 +386,11 @@ func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 	old := f.catalogue
 	f.catalogue, f.handshake, f.refused = c, &c.handshake, false
 	tell := f.toldNone || f.told != nil && !c.sameAs(f.told)
+	var said *jsonrpc.Message
 	if f.looking {
-		tell = tell || o.notice
+		said, o.notice = o.notice, nil
+		tell = tell || said != nil
 		f.lookedAfterNotice(old, c)
-		o.notice = false
 	}
 	f.announce()
 	o.mu.Unlock()
@@ -403,7 +405,7 @@ func (o *offers) put(who string, p *profile, c *catalogue, raws [][]byte) bool {
 		}
 	}
 	if tell {
-		o.tellChanged(f, c)
+		o.tellChanged(f, c, said)
 	}
 	return true
 }
@@ -424,12 +426,13 @@ const (
 	maxUnfounded  = freeUnfounded + 6
 )
 
-// tellChanged sends list_changed once for each list the host was told.
-func (o *offers) tellChanged(f *offer, c *catalogue) {
+// tellChanged sends list_changed once for each list the host was told, in the
+// server's words if it said so.
+func (o *offers) tellChanged(f *offer, c *catalogue, said *jsonrpc.Message) {
 	o.mu.Lock()
 	f.told, f.toldNone = c, false
 	o.mu.Unlock()
-	o.bridge.announce("notifications/tools/list_changed", nil)
+	o.bridge.announce("notifications/tools/list_changed", said)
 }
 
 // announce wakes all that wait; o.mu is held.
@@ -465,10 +468,11 @@ func (o *offers) lookAgain() {
 // changedUpstream takes the server's word that its tools are different now. The
 // host is told when the new list is here, also if it is the old one: that is
 // between the two. It reports whether there is a list to look at again.
-func (o *offers) changedUpstream() bool {
+func (o *offers) changedUpstream(m *jsonrpc.Message) bool {
+	said := keptNotice(m)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.notice = false
+	o.notice = nil
 	for _, f := range o.all {
 		if f.catalogue == nil {
 			continue
@@ -476,10 +480,17 @@ func (o *offers) changedUpstream() bool {
 		if time.Since(f.catalogue.fetched) > maxListPause {
 			f.unfounded = 0
 		}
-		f.noticed, o.notice = true, true
+		f.noticed, o.notice = true, said
 		o.refresh(f)
 	}
-	return o.notice
+	return o.notice != nil
+}
+
+// keptNotice is a notification for longer than its bytes are lent.
+func keptNotice(m *jsonrpc.Message) *jsonrpc.Message {
+	kept := *m
+	kept.Raw = bytes.Clone(m.Raw)
+	return &kept
 }
 
 // hostInitialized is called when a legacy host has finished its handshake; the

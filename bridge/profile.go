@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"slices"
+
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
 
@@ -100,4 +102,31 @@ func (p *profile) accepts(method string, params []byte) bool {
 
 func hasMember(object []byte, name string) bool {
 	return len(object) > 0 && object[0] == '{' && len(jsonrpc.Get(object, name)) > 0
+}
+
+// unknownMembers is an object without the members named, as a copy; nil if
+// nothing is left.
+func unknownMembers(object []byte, known ...string) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	out := []byte{'{'}
+	for name, value := range jsonrpc.Members(object) {
+		if !slices.Contains(known, name) {
+			out = appendMember(out, name, value)
+		}
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
+}
+
+// joinMembers adds the members of an object, which may be nil, to an object that
+// has no end yet.
+func joinMembers(open, object []byte) []byte {
+	if len(object) <= len("{}") {
+		return open
+	}
+	return append(append(open, ','), object[1:len(object)-1]...)
 }

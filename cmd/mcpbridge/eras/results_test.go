@@ -165,6 +165,122 @@ func TestPeersOfOneEra(t *testing.T) {
 	}
 }
 
+// TestPeersOfOneEraBesideCalls: the same for what a server says of itself, for its
+// lists, and for what it says without being asked.
+func TestPeersOfOneEraBesideCalls(t *testing.T) {
+	t.Parallel()
+	const (
+		capabilities = `"capabilities":{"tools":{"listChanged":true,"x":1.0},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"example.com/cap":{"a" : [1, 2]}}`
+		more         = `"example":{"n":1.50},"_meta":{"example.com/k":1.0}`
+		list         = `"tools":[{"name":"act","inputSchema":{"type":"object"},"unknown":1.0}],"example":[ 1.0 ]`
+	)
+	notices := func(tag string) []string {
+		var out []string
+		for _, name := range []string{"example", "tools/list_changed", "prompts/list_changed", "resources/list_changed"} {
+			out = append(out, `{"jsonrpc":"2.0","method":"notifications/`+name+`","params":{"n":1.0,"_meta":{`+tag+`"example.com/k":[1, 2]}}}`)
+		}
+		return append(out, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://x","n":1.0,"_meta":{`+tag+`"example.com/k":[1, 2]}}}`)
+	}
+	for _, v := range []string{v2511, modern} {
+		say := make(chan bool, 1)
+		s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
+			switch {
+			case m.HTTP == http.MethodGet && v != modern:
+				events(w)
+				<-say
+				events(w, notices("")...)
+				<-r.Context().Done()
+			case m.Method == "initialize":
+				result(w, m, `{"protocolVersion":"2025-11-25","serverInfo":{"name":"stub","version":"1","x":1.0},`+capabilities+`,`+more+`}`)
+			case m.Method == "server/discover" && v == modern:
+				result(w, m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"ttlMs":0,"cacheScope":"private",`+capabilities+`,`+more+`}`)
+			case m.Method == "tools/list":
+				result(w, m, `{`+list+resultType(v)+`}`)
+			case m.Method == "resources/subscribe":
+				result(w, m, `{}`)
+			case m.Method == "subscriptions/listen":
+				tag := `"` + subscriptionID + `":` + string(m.ID)
+				events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{`+tag+`},"notifications":`+rawAt(m.Params, "notifications")+`}}`)
+				if strings.Contains(m.Body, "example.com/things") {
+					<-say
+					events(w, notices(tag+",")...)
+				}
+				<-r.Context().Done()
+			default:
+				return v != modern && legacyStub(w, m)
+			}
+			return true
+		})
+		r := start(t, nil, rigOptions{version: v, url: s.URL, noHandshake: true})
+		var first bridgetest.Reply
+		var err error
+		if v == modern {
+			first, err = r.host.Discover(r.step())
+		} else {
+			first, err = r.host.Initialize(r.step(), v, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, v, string(first.Raw), `"x":1.0`, `"example.com/cap":{"a" : [1, 2]}`, `"example":{"n":1.50}`, `"example.com/k":1.0`)
+		want(t, v, r.ok(r.call("tools/list", "")), `"unknown":1.0`, `"example":[ 1.0 ]`)
+		const id = `"l"`
+		if v == modern {
+			const wanted = `"example.com/things":{"deep":[1.0]}`
+			ack := r.listen(id, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["test://x"],`+wanted+`}`)
+			want(t, "acknowledgment", string(ack.Raw), wanted)
+		} else {
+			r.ok(r.call("resources/subscribe", `{"uri":"test://x"}`))
+		}
+		say <- true
+		for _, name := range []string{"example", "tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"} {
+			m, err := r.host.WaitNotification(r.step(), "notifications/"+name)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", v, err, r.host.Stderr())
+			}
+			want(t, v+" "+name, string(m.Raw), `"n":1.0`, `"example.com/k":[1, 2]`)
+			if got := rawAt(m.Params, "_meta", subscriptionID); v == modern && got != id || v != modern && got != "" {
+				t.Errorf("%s: %s is tagged %s", v, name, got)
+			}
+		}
+	}
+}
+
+// TestListensForWhatNobodyKnows: all that hosts want under such names is asked
+// for upstream, and what comes goes to those who asked.
+func TestListensForWhatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	both := make(chan bool, 1)
+	s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
+		if m.Method != "subscriptions/listen" {
+			return false
+		}
+		tag := `"` + subscriptionID + `":` + string(m.ID)
+		events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{`+tag+`},"notifications":{}}}`)
+		if rawAt(m.Params, "notifications", "example.com/ids") == `["a","b","c"]` {
+			both <- true
+			events(w, `{"jsonrpc":"2.0","method":"notifications/example","params":{"_meta":{`+tag+`}}}`)
+		}
+		<-r.Context().Done()
+		return true
+	})
+	r := start(t, nil, rigOptions{version: modern, url: s.URL})
+	r.ok(r.call("tools/list", ""))
+	r.listen(`"tools"`, `{"toolsListChanged":true}`)
+	r.listen(`1`, `{"example.com/ids":["a","b"]}`)
+	r.listen(`2`, `{"example.com/ids":["b","c"]}`)
+	select {
+	case <-both:
+	case <-r.step().Done():
+		t.Fatalf("never asked for both: %v", s.requests("subscriptions/listen"))
+	}
+	r.notice("notifications/example", `1`)
+	r.notice("notifications/example", `2`)
+	if got := r.host.Notifications(about("notifications/example", `"tools"`)); len(got) > 0 {
+		t.Errorf("to who did not ask: %s", got[0].Raw)
+	}
+}
+
 func resultType(version string) string {
 	if version == modern {
 		return `,"resultType":"complete"`
