@@ -16,7 +16,8 @@ const (
 // ready; a nil one allows nothing. It may be used concurrently.
 type Budget struct {
 	mu     sync.Mutex
-	latest int64 // second; time does not run backwards here
+	start  time.Time // when the budget was first used
+	latest int64     // second since then; time does not run backwards here
 	slots  [budgetWindow]slot
 }
 
@@ -53,9 +54,14 @@ func (b *Budget) Take(now time.Time) bool {
 	return true
 }
 
-// slotLocked returns the slot of the second of now.
+// slotLocked returns the slot of the second of now, by the monotonic clock where
+// now has one: a wall clock that was ahead and is set right would otherwise fill
+// a minute that does not come.
 func (b *Budget) slotLocked(now time.Time) *slot {
-	b.latest = max(b.latest, now.Unix())
+	if b.start.IsZero() {
+		b.start = now
+	}
+	b.latest = max(b.latest, int64(now.Sub(b.start)/time.Second))
 	s := &b.slots[b.latest%budgetWindow]
 	if s.second != b.latest {
 		*s = slot{second: b.latest}
