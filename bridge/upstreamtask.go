@@ -132,6 +132,7 @@ func (t *upstreamTask) follow() *reply {
 			// The server does not know the task any more: its end will not be learnt.
 			r.verdict.Outcome, r.verdict.Effect = classify.StreamIncomplete, classify.Possible
 			r.verdict.Why = "the server does not know its task any more: " + r.verdict.Why
+			r.lastEvent = "" // this answer is whole
 			return r
 		default:
 			pause = min(2*max(pause, t.poll), maxPoll)

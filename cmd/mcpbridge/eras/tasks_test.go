@@ -135,11 +135,16 @@ func TestRestartWithATask(t *testing.T) {
 }
 
 // TestTaskForgotten: a task that the server does not know any more has an end
-// that nobody knows.
+// that nobody knows. An answer that came whole, on a stream with event ids, is
+// not gone on with.
 func TestTaskForgotten(t *testing.T) {
 	t.Parallel()
 	for _, era := range bothEras() {
-		r := start(t, withTaskTools(t, era), rigOptions{version: v2511})
+		up := withTaskTools(t, era)
+		if err := up.SetFault("priming-event@tasks/get"); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, up, rigOptions{version: v2511})
 		r.ok(r.call("tools/list", ""))
 		id := r.host.NextID()
 		if err := r.host.Request(id, "tools/call", bridgetest.ToolParams("task_only", `{"key":"gone","ms":60000,"on_cancel":"stop"}`)); err != nil {
@@ -152,5 +157,10 @@ func TestTaskForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, era.String(), got.Text(), "OUTCOME UNKNOWN", "does not know its task")
+		for _, e := range up.Ledger().HTTP("GET") {
+			if e.Header.Get("Last-Event-Id") != "" {
+				t.Errorf("%v: an answer that was whole was gone on with", era)
+			}
+		}
 	}
 }
