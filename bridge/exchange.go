@@ -50,6 +50,7 @@ type exchange struct {
 	pair       pair
 	upstreamID int64
 	progress   progressMark
+	reported   bool   // progress of the delivery under way came, on any stream
 	level      string // logLevel of a modern host's request
 
 	evidence evidence // what the record will say
@@ -242,6 +243,9 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 	x.evidence.sending()
 	r := up.deliver(x.ctx, d, x)
 	x.bridge.untrack(d.id)
+	if x.hasReported() {
+		r.capture.Events = max(r.capture.Events, 1) // it may have come on the GET stream
+	}
 	r.judge()
 	x.evidence.delivered(r)
 	x.bridge.link.overheard(up, x.profile, &r.verdict)
@@ -249,6 +253,14 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 		r = x.adopt(up, r)
 	}
 	return up, d, r
+}
+
+// hasReported reports whether upstream has shown that it began to execute the
+// delivery under way.
+func (x *exchange) hasReported() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.reported
 }
 
 // cancelledUnsent reports whether the host cancelled before anything left. A
@@ -272,7 +284,7 @@ func (x *exchange) delivery(up upstream) *delivery {
 	}
 	x.mu.Lock()
 	d.token = x.method == "tools/call" || len(x.hostToken) > 0
-	x.upstreamID = d.id
+	x.upstreamID, x.reported = d.id, false
 	x.pair = pair{x.profile.era, up.era(), x.profile.version, up.version(x.profile)}
 	x.mu.Unlock()
 	return d

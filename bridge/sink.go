@@ -40,8 +40,12 @@ func (x *exchange) passProgress(m *jsonrpc.Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	token, ok := jsonrpc.Integer(m.Field(jsonrpc.ProgressToken))
+	if !ok || token != x.upstreamID {
+		return
+	}
+	x.reported = true
 	value, err := strconv.ParseFloat(string(m.Field(jsonrpc.Progress)), 64)
-	if !ok || token != x.upstreamID || err != nil || math.IsNaN(value) || x.progress.told && value <= x.progress.last {
+	if err != nil || math.IsNaN(value) || x.progress.told && value <= x.progress.last {
 		return
 	}
 	x.progress = progressMark{value, true}
