@@ -412,6 +412,9 @@ func (x *exchange) conclude(up upstream, d *delivery, r *reply) {
 	x.concluded = true
 	x.mu.Unlock()
 	x.evidence.ended(r)
+	if isFailure(r.verdict.Outcome) {
+		x.bridge.counters.Failed(x.counterName())
+	}
 	x.bridge.offers.refusedCall(x.profile, r)
 	if !told && x.doesNotFit(r) {
 		if _, given := k.giveHandle(x); given {
@@ -526,7 +529,7 @@ func (x *exchange) answerOurs(parts [][]byte, v *classify.Verdict) {
 	if !x.write(parts) {
 		x.evidence.setBy(byHost)
 	}
-	x.bridge.writeRecord(x, v, "exchange")
+	x.bridge.record(x, v, "exchange")
 }
 
 // cancelledByHost takes notifications/cancelled: nothing more is sent for this

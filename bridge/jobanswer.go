@@ -425,7 +425,7 @@ func (x *exchange) recordHeld(job *jobs.Job, deduplicated bool) {
 	if deduplicated {
 		x.evidence.retried(hostOrigin)
 	}
-	x.bridge.writeRecord(x, heldVerdict(job), "exchange")
+	x.bridge.record(x, heldVerdict(job), "exchange")
 }
 
 // heldVerdict is what a record says of a call that was answered from a job: how

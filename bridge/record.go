@@ -150,14 +150,6 @@ func (e *evidence) countLocked() int {
 // record writes the exchange record: when the host is answered, and with
 // message "settled" when a delivery ends after that.
 func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
-	if v != nil && message == "exchange" && isFailure(v.Outcome) && !x.wasGiven() {
-		b.counters.Failed(x.counterName())
-	}
-	b.writeRecord(x, v, message)
-}
-
-// writeRecord is record of what counts for no tool: nothing was sent.
-func (b *Bridge) writeRecord(x *exchange, v *classify.Verdict, message string) {
 	log := b.cfg.Log
 	who := x.identity()
 	if !log.Enabled(context.Background(), slog.LevelInfo) {
