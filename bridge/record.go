@@ -44,9 +44,6 @@ func (e *evidence) begin(x *exchange) {
 	if meta := x.msg.Field(jsonrpc.Meta); len(meta) > 0 && meta[0] == '{' && len(jsonrpc.Get(meta, metaTraceparent)) > 0 {
 		return
 	}
-	if x.method != "tools/call" {
-		return
-	}
 	var b [24]byte
 	rand.Read(b[:])
 	var text [55]byte

@@ -286,6 +286,14 @@ func TestTraces(t *testing.T) {
 		if !form.MatchString(traces[1]) || !form.MatchString(traces[2]) || traces[1] == traces[2] {
 			t.Errorf("%v: traces made: %q", era, traces[1:])
 		}
+		for _, method := range []string{"resources/read", "example/unknown"} {
+			l.request(method, `{"uri":"note://greeting"}`)
+			l.request(method, `{"uri":"note://greeting","_meta":{"traceparent":"`+given+`"}}`)
+			sent := up.Ledger().Requests(method)
+			if len(sent) != 2 || !form.MatchString(traceOf(t, sent[0].Body)) || traceOf(t, sent[1].Body) != given {
+				t.Errorf("%v: %s was sent %d times, first as %s", era, method, len(sent), sent[0].Body)
+			}
+		}
 	}
 }
 
