@@ -18,6 +18,8 @@ type Journal interface {
 	Finish(ctx context.Context, h jobs.Handle, e jobs.End) (jobs.Job, error)
 	// GiveHandle records that a handle is given out, before its line leaves.
 	GiveHandle(ctx context.Context, h jobs.Handle) (jobs.Job, error)
+	// TellEnd records that a host is told of an end that the job itself has not.
+	TellEnd(ctx context.Context, h jobs.Handle, where, word string) (jobs.Job, error)
 	Note(h jobs.Handle, n jobs.Note)
 	Flush(ctx context.Context) error
 

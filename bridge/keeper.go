@@ -31,7 +31,6 @@ type keeper struct {
 	last      map[jobs.Handle]glance    // handles that were asked for without waiting
 	tended    bool                      // recovery and upkeep have begun
 	followed  map[jobs.Handle]bool      // status queries under way
-	cancelled map[jobs.Handle]bool      // tasks of 2025-11-25, whose status is final
 
 	awaiting awaited
 }

@@ -57,8 +57,11 @@ func (x *exchange) taskCreated(job *jobs.Job) [][]byte {
 // oldTask is a job as the Task object of 2025-11-25. Its status takes a look at
 // the result, and an error is the journal's.
 func (x *exchange) oldTask(job *jobs.Job) ([]byte, error) {
+	if err := x.tellEnd(job, oldDoor); err != nil {
+		return nil, err
+	}
 	status, message := x.taskStatus(job, oldDoor)
-	if status == "completed" {
+	if status == "completed" && job.State == jobs.Completed {
 		failed, err := x.bridge.keeper.endedInError(x.ctx, job)
 		if err != nil {
 			return nil, err
@@ -110,8 +113,11 @@ func (x *exchange) taskStatus(job *jobs.Job, d door) (status, message string) {
 			text = strings.TrimPrefix(progressText(job.Progress), "; ")
 		}
 	}
-	if d == oldDoor && x.bridge.keeper.wasCancelled(job) {
-		return "cancelled", "Cancelled by request; whether the call took effect is not known."
+	if told := job.ToldEnds[d.String()]; told != "" {
+		return told, x.toldText(job, told)
+	}
+	if d == oldDoor && job.State == jobs.OutcomeUnknown && job.Evidence == jobs.CancelledByHost {
+		return taskCancelled, cancelledText
 	}
 	switch job.State {
 	case jobs.Working:
@@ -136,6 +142,51 @@ func (x *exchange) taskStatus(job *jobs.Job, d door) (status, message string) {
 		return "failed", text
 	}
 	return "completed", text
+}
+
+const (
+	taskCancelled = "cancelled"
+	cancelledText = "Cancelled by request; whether the call took effect is not known."
+)
+
+// String names a door in the journal.
+func (d door) String() string {
+	switch d {
+	case newDoor:
+		return "tasks extension"
+	case oldDoor:
+		return "tasks of 2025-11-25"
+	}
+	return "none"
+}
+
+// toldText is the message of a task whose end was told before the job had one.
+func (x *exchange) toldText(job *jobs.Job, told string) string {
+	if told == taskCancelled {
+		return cancelledText
+	}
+	return x.jobNote(job).String()
+}
+
+// tellEnd journals, before it is told, that a task is over for the host although
+// its job may yet come to another end: 2025-11-25, tasks, "Task Status Lifecycle",
+// and SEP-2663 let no terminal status change. What is learnt later shows at the
+// bridge's tools.
+func (x *exchange) tellEnd(job *jobs.Job, d door) error {
+	if job.State != jobs.OutcomeUnknown || job.ToldEnds[d.String()] != "" {
+		return nil // a settled job stays as it is
+	}
+	status, _ := x.taskStatus(job, d)
+	told, err := x.bridge.keeper.journal.TellEnd(x.ctx, job.Handle, d.String(), status)
+	switch {
+	case errors.Is(err, jobs.ErrSettled): // meanwhile
+		*job = told
+	case err != nil:
+		return err
+	default:
+		*job = told
+	}
+	return nil
 }
 
 // endedInError reports whether the result of a completed job is an error of
@@ -250,6 +301,9 @@ func (x *exchange) detailedTask(job *jobs.Job, d door) ([]byte, error) {
 	if d == oldDoor {
 		return x.oldTask(job)
 	}
+	if err := x.tellEnd(job, d); err != nil {
+		return nil, err
+	}
 	k := x.bridge.keeper
 	status, _ := x.taskStatus(job, d)
 	switch status {
@@ -301,7 +355,7 @@ func (k *keeper) noteRead(job *jobs.Job, d door) {
 // taskResult is tasks/result of 2025-11-25: it blocks until the task ends and
 // returns exactly what the call would have returned, with the task named.
 func (k *keeper) taskResult(x *exchange, job jobs.Job) {
-	for job.State == jobs.Working || job.State == jobs.InputRequired {
+	for job.ToldEnds[oldDoor.String()] == "" && (job.State == jobs.Working || job.State == jobs.InputRequired) {
 		before := job.Seen()
 		if job = k.putQuestions(x, job); job.Seen() != before {
 			continue
@@ -316,10 +370,20 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 		job = k.lookAfter(x.ctx, latest)
 	}
 	related := member{metaRelated, concat(`{"taskId":`, quote(string(job.Handle)), `}`)}
+	err := x.tellEnd(&job, oldDoor)
+	if err != nil {
+		x.journalFails(err)
+		return
+	}
 	result, kind, err := k.keptEnd(x.ctx, &job)
 	switch {
 	case err != nil:
 		x.journalFails(err)
+		return
+	case !job.State.Settled() && job.ToldEnds[oldDoor.String()] == taskCancelled:
+		x.tellBeside(related.name, related.value)
+		x.answerText(x.ownResult(concat(`{"content":[`, textBlock("FAILED: the call on server "+job.Server+" ended for this task. "+cancelledText),
+			`],"isError":true,"_meta":`, x.metaWith(), `}`)))
 		return
 	case kind == jobs.ToolAnswer:
 		x.answerText(x.keptResult(&job, result, related))
@@ -333,57 +397,62 @@ func (k *keeper) taskResult(x *exchange, job jobs.Job) {
 }
 
 // cancelTask asks upstream to stop. At the new door that is an acknowledgment
-// and no more; at the old one the task is cancelled at once.
+// and no more; at the old one the task is cancelled at once, and stays so.
 func (k *keeper) cancelTask(x *exchange, job jobs.Job, d door) {
 	ended := job.State.Settled() || job.State == jobs.OutcomeUnknown
-	if d == oldDoor && (ended || k.wasCancelled(&job)) {
-		x.taskHasEnded()
-		return
+	if d == oldDoor {
+		if ended || job.ToldEnds[d.String()] != "" {
+			x.taskHasEnded()
+			return
+		}
+		told, err := k.journal.TellEnd(x.ctx, job.Handle, d.String(), taskCancelled)
+		switch {
+		case errors.Is(err, jobs.ErrSettled): // before it was reached
+			x.taskHasEnded()
+			return
+		case err != nil:
+			x.reject(codeJournal, "nothing was cancelled, as that could not be journaled: "+err.Error(), nil)
+			return
+		}
+		job = told
 	}
 	if !ended {
-		if job.BetweenRounds() && k.endRound(x.ctx, &job) {
-			k.bridge.cfg.Log.Debug("a task was cancelled between two rounds", "handle", job.Handle)
-		} else if own := k.exchangeOf(job.Handle); own != nil {
-			k.obey(own, jobs.Ask{Kind: jobs.AskCancel})
-			latest, err := k.journal.Find(x.ctx, job.Handle)
-			ended = err == nil && latest.State == jobs.Completed // before it was reached
-		} else if _, err := k.journal.Ask(x.ctx, job.Handle, jobs.AskCancel, nil); errors.Is(err, jobs.ErrSettled) {
-			ended = true // meanwhile
-		} else if err != nil {
-			x.reject(codeJournal, "the process that holds this task could not be asked: "+err.Error(), nil)
-			return
+		if err := k.cancelJob(x.ctx, &job); err != nil {
+			k.bridge.cfg.Log.Warn("the process that holds a task could not be asked to cancel it", "handle", job.Handle, "error", err)
+			if d == newDoor {
+				x.reject(codeJournal, "the process that holds this task could not be asked: "+err.Error(), nil)
+				return
+			}
 		}
 	}
 	if d == newDoor {
 		x.answerText(resultLine(x.id, []byte(`{"resultType":"complete"}`)))
 		return
 	}
-	if ended {
-		x.taskHasEnded()
-		return
-	}
-	k.mu.Lock()
-	if k.cancelled == nil {
-		k.cancelled = map[jobs.Handle]bool{}
-	}
-	k.cancelled[job.Handle] = true
-	k.mu.Unlock()
 	status, message := x.taskStatus(&job, d)
 	x.answerText(resultLine(x.id, taskObject(&job, d, status, message, nil)))
+}
+
+// cancelJob has a job cancelled by whoever makes its delivery.
+func (k *keeper) cancelJob(ctx context.Context, job *jobs.Job) error {
+	if job.BetweenRounds() && k.endRound(ctx, job) {
+		return nil
+	}
+	if own := k.exchangeOf(job.Handle); own != nil {
+		k.obey(own, jobs.Ask{Kind: jobs.AskCancel})
+		return nil
+	}
+	_, err := k.journal.Ask(ctx, job.Handle, jobs.AskCancel, nil)
+	if errors.Is(err, jobs.ErrSettled) {
+		return nil // meanwhile
+	}
+	return err
 }
 
 // taskHasEnded refuses to cancel: 2025-11-25, tasks, "Task Cancellation", has
 // -32602 for a task in a terminal status.
 func (x *exchange) taskHasEnded() {
 	x.reject(codeInvalidParams, "the task has ended already", nil)
-}
-
-// wasCancelled reports whether a task of the old door was cancelled, after
-// which its status does not change any more.
-func (k *keeper) wasCancelled(job *jobs.Job) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.cancelled[job.Handle] || job.State == jobs.OutcomeUnknown && job.Evidence == jobs.CancelledByHost
 }
 
 // listTasks is tasks/list of 2025-11-25.

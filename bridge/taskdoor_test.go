@@ -67,11 +67,18 @@ func (j *brokenJournal) RoundKey(ctx context.Context) ([]byte, error) {
 	return j.Journal.RoundKey(ctx)
 }
 
-// Ask of a job fails as for one that has ended while "ended" is named.
-func (j *brokenJournal) Ask(ctx context.Context, h jobs.Handle, kind string, body json.RawMessage) (jobs.Ask, error) {
+// TellEnd of a job fails as for one that has ended while "ended" is named.
+func (j *brokenJournal) TellEnd(ctx context.Context, h jobs.Handle, where, word string) (jobs.Job, error) {
 	if j.fails("ended") != nil {
-		return jobs.Ask{}, fmt.Errorf("ask job %s: %w", h, jobs.ErrSettled)
+		return jobs.Job{}, fmt.Errorf("job %s: %w", h, jobs.ErrSettled)
 	}
+	if err := j.fails("tell"); err != nil {
+		return jobs.Job{}, err
+	}
+	return j.Journal.TellEnd(ctx, h, where, word)
+}
+
+func (j *brokenJournal) Ask(ctx context.Context, h jobs.Handle, kind string, body json.RawMessage) (jobs.Ask, error) {
 	if err := j.fails("ask"); err != nil {
 		return jobs.Ask{}, err
 	}

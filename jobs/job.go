@@ -152,6 +152,10 @@ type Job struct {
 	Read      bool   `json:"read,omitempty"`   // its end was read by handle
 	Warned    bool   `json:"warned,omitempty"` // a repeat after the guard's window said so
 
+	// ToldEnds are the ends that hosts were told while the job had none, by where
+	// they were told: what is an end there stays one. See Journal.TellEnd.
+	ToldEnds map[string]string `json:"toldEnds,omitempty"`
+
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 	ChangedAt time.Time `json:"changedAt"`        // when it entered its state

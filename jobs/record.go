@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -19,6 +20,28 @@ func (j *Journal) GiveHandle(ctx context.Context, h Handle) (Job, error) {
 			}
 			job.observe(t.now, "handle given out", "")
 		}
+		return nil
+	})
+}
+
+// TellEnd records that a host is about to be told that a job which is not settled
+// has ended, in the words of the place where it is told. The first word of a place
+// stays: the returned job has it. It fails with ErrSettled for a job that has an
+// end of its own.
+func (j *Journal) TellEnd(ctx context.Context, h Handle, where, word string) (Job, error) {
+	return j.change(ctx, h, func(t *txn, job *Job) error {
+		switch {
+		case job.ToldEnds[where] != "":
+			return nil
+		case job.State.Settled():
+			return fmt.Errorf("job %s is %s: %w", h, job.State, ErrSettled)
+		}
+		job.ToldEnds = maps.Clone(job.ToldEnds)
+		if job.ToldEnds == nil {
+			job.ToldEnds = map[string]string{}
+		}
+		job.ToldEnds[where] = clip(word, maxNote)
+		job.observe(t.now, "told as ended", where+": "+word)
 		return nil
 	})
 }

@@ -67,6 +67,7 @@ var cases = []struct {
 	{"questions", questions},
 	{"rounds", rounds},
 	{"a round that nobody sends is ended", roundEnded},
+	{"an end that was told stays told", toldEnds},
 	{"wait sees another process", waitOther},
 	{"notes ride", notesRide},
 	{"store modes", storeModes},
@@ -839,6 +840,23 @@ func roundEnded(h *harness) {
 		_, err = h.j.NextRound(ctx, c, []byte(ask))
 		h.refused(err, jobs.ErrRoundUsed)
 	}
+}
+
+func toldEnds(h *harness) {
+	job := h.sent(h.j, call(`{}`))
+	for _, c := range []struct{ where, word, want string }{{"here", "failed", "failed"}, {"there", "done", "done"}, {"here", "done", "failed"}} {
+		told, err := h.open().TellEnd(ctx, job.Handle, c.where, c.word)
+		h.ok(err)
+		if told.ToldEnds[c.where] != c.want {
+			h.Fatalf("told %v, want %s", told.ToldEnds, c.want)
+		}
+	}
+	h.finish(h.j, job.Handle, done(`{}`))
+	if got := h.find(job.Handle).ToldEnds; len(got) != 2 || got["here"] != "failed" {
+		h.Fatalf("after the end: %v", got)
+	}
+	_, err := h.j.TellEnd(ctx, job.Handle, "elsewhere", "failed")
+	h.refused(err, jobs.ErrSettled)
 }
 
 func waitOther(h *harness) {
