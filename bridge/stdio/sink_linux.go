@@ -24,3 +24,12 @@ func writeNow(fd int, b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// widePipe is what a pipe is made to hold, in bytes, before a part that is longer
+// goes through it: the largest that any user may have by default (pipe(7)). Each
+// time that a pipe is full costs a switch to the host and back.
+const widePipe = 1 << 20
+
+// widen fails where the user has too many wide pipes already, or root says less:
+// the part then takes more turns.
+func widen(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, widePipe) }

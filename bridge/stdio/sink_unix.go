@@ -27,6 +27,7 @@ const (
 type pollSink struct {
 	conn  syscall.RawConn
 	kind  kind
+	wide  bool // the pipe was asked to hold more
 	plain bool // the system has no write to a pipe that does not wait
 	poll  [1]unix.PollFd
 
@@ -96,6 +97,10 @@ func (s *pollSink) writeSome(fd int, b []byte) (int, error) {
 		}
 		s.kind = file
 	case pipe:
+		if len(b) > widePipe && !s.wide {
+			s.wide = true
+			widen(fd)
+		}
 		if !s.plain {
 			n, err := writeNow(fd, b)
 			if !errors.Is(err, errors.ErrUnsupported) {
