@@ -51,7 +51,8 @@ func hasEnding(b []byte, lead byte) bool {
 
 // rewrite copies b, of which the first n bytes are clean.
 func rewrite(b []byte, n int) []byte {
-	return appendRewritten(make([]byte, 0, cleanSize(b)), b, n)
+	size, _ := cleanSize(b)
+	return appendRewritten(make([]byte, 0, size), b, n)
 }
 
 // appendClean appends b to out with no line end of any kind in it.
@@ -77,14 +78,15 @@ func appendRewritten(out, b []byte, n int) []byte {
 	return append(out, b[kept:]...)
 }
 
-// cleanSize is the length of clean(b).
-func cleanSize(b []byte) int {
-	size := len(b)
+// cleanSize is the length of clean(b). It also reports whether that is b itself.
+func cleanSize(b []byte) (size int, same bool) {
+	size, same = len(b), true
 	for at := 0; at < len(b); at += cleanBlock {
 		end := min(at+cleanBlock+len(lineSeparator)-1, len(b))
 		if !dirty(b[at:end]) {
 			continue
 		}
+		same = false
 		for i := at; i < min(at+cleanBlock, len(b)); i++ {
 			escape, n := ending(b[i:])
 			if n > 0 {
@@ -93,7 +95,7 @@ func cleanSize(b []byte) int {
 			}
 		}
 	}
-	return size
+	return size, same
 }
 
 // ending returns the size of the line end that b begins with, 0 if there is

@@ -48,8 +48,12 @@ func FuzzClean(f *testing.F) {
 			return
 		}
 		out := clean(b)
-		if n := LineSize(b); n != len(out) {
+		n, same := cleanSize(b)
+		if n != len(out) {
 			t.Fatalf("%d bytes, foretold %d", len(out), n)
+		}
+		if same && !bytes.Equal(out, b) {
+			t.Fatalf("%q became %q, foretold to stay", b, out)
 		}
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatal(err)

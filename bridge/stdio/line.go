@@ -28,19 +28,27 @@ func (e *OversizeError) Error() string {
 // without its end: some characters leave as longer escapes, line ends between
 // tokens not at all.
 func LineSize(parts ...[]byte) int {
-	size := 0
-	for _, p := range parts {
-		size += cleanSize(p)
-	}
+	size, _ := measure(parts)
 	return size
+}
+
+// measure is LineSize, and reports whether the parts leave as they are.
+func measure(parts [][]byte) (size int, same bool) {
+	same = true
+	for _, p := range parts {
+		n, unchanged := cleanSize(p)
+		size, same = size+n, same && unchanged
+	}
+	return size, same
 }
 
 // A line is what waits to be written.
 type line struct {
 	parts   [][]byte  // what is left of it
 	whole   [1][]byte // what parts is of, if one slice holds the line
-	lent    bool      // the parts, but the last, are to be cleaned when written
-	cleaned bool      // the first of them was
+	lent    bool      // the parts, but the last, are others' and may need to be cleaned when written
+	cleaned bool      // the first of them is clean
+	same    bool      // all of them are
 	cost    int       // what it counts against the bound of the queue
 	key     string    // of a notification; a later one with the same key makes it stale
 	answer  bool      // never dropped
@@ -53,9 +61,10 @@ type line struct {
 }
 
 // newAnswer makes a line of JSON parts; it has no line end but its last byte.
-// Short parts are copied, long ones lent until release is called.
-func newAnswer(parts [][]byte, size int, release func()) *line {
-	l := &line{cost: size + len(lineFeed) + lineCost, answer: true, release: release}
+// Short parts are copied, long ones lent until release is called. Size and same
+// are what measure says of them.
+func newAnswer(parts [][]byte, size int, same bool, release func()) *line {
+	l := &line{cost: size + len(lineFeed) + lineCost, answer: true, same: same, release: release}
 	if size > joinLimit {
 		l.parts = append(append(make([][]byte, 0, len(parts)+1), parts...), []byte(lineFeed))
 		l.lent = true
@@ -67,8 +76,8 @@ func newAnswer(parts [][]byte, size int, release func()) *line {
 }
 
 // newNote makes a line of copies of JSON parts.
-func newNote(parts [][]byte, size int) *line {
-	l := &line{cost: size + len(lineFeed) + lineCost}
+func newNote(parts [][]byte, size int, same bool) *line {
+	l := &line{cost: size + len(lineFeed) + lineCost, same: same}
 	l.join(parts, size)
 	return l
 }
@@ -76,7 +85,11 @@ func newNote(parts [][]byte, size int) *line {
 func (l *line) join(parts [][]byte, size int) {
 	whole := make([]byte, 0, size+len(lineFeed))
 	for _, p := range parts {
-		whole = appendClean(whole, p)
+		if l.same {
+			whole = append(whole, p...)
+		} else {
+			whole = appendClean(whole, p)
+		}
 	}
 	l.whole[0] = append(whole, lineFeed...)
 	l.parts = l.whole[:]
@@ -93,7 +106,7 @@ func plainLine(text []byte) *line {
 // next returns the part to write next. Of all that waits, only what is being
 // written has a clean copy.
 func (l *line) next() []byte {
-	if l.lent && !l.cleaned && len(l.parts) > 1 {
+	if l.lent && !l.same && !l.cleaned && len(l.parts) > 1 {
 		l.parts[0], l.cleaned = clean(l.parts[0]), true
 	}
 	return l.parts[0]

@@ -86,14 +86,14 @@ func newWriter(s sink, name string, bound int) *Writer {
 // It fails with an *OversizeError, with the error of ctx, or with that of Err,
 // the line unwritten in the first two cases.
 func (w *Writer) Answer(ctx context.Context, release func(), parts ...[]byte) error {
-	size := LineSize(parts...)
+	size, same := measure(parts)
 	if w.oversize(size) {
 		if release != nil {
 			release()
 		}
 		return &OversizeError{Size: size, Limit: w.limit}
 	}
-	l := newAnswer(parts, size, release)
+	l := newAnswer(parts, size, same, release)
 	w.mu.Lock()
 	switch {
 	case w.err != nil:
@@ -145,12 +145,12 @@ func (w *Writer) await(ctx context.Context, t *waiter) error {
 // first those of which a newer one with the same coalesce came, if that is not
 // empty, then the oldest. As long as there is room, all of them are written.
 func (w *Writer) Notify(coalesce string, parts ...[]byte) {
-	size := LineSize(parts...)
+	size, same := measure(parts)
 	if w.oversize(size) {
 		w.dropLarge(size)
 		return
 	}
-	l := newNote(parts, size)
+	l := newNote(parts, size, same)
 	l.key = coalesce
 	w.note(l)
 }
