@@ -3,10 +3,12 @@ package auth
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +111,21 @@ func TestAccountWithoutRecord(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		},
+		"settings lost": func(b *bench, c *Credentials) {
+			if err := os.Remove(filepath.Join(b.dir, "servers", c.oauth.name)); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+		"settings damaged": func(b *bench, c *Credentials) {
+			if err := os.WriteFile(filepath.Join(b.dir, "servers", c.oauth.name), []byte("{"), 0o600); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+		"sealing key lost": func(b *bench, c *Credentials) {
+			if err := os.WriteFile(filepath.Join(b.dir, "seal.key"), []byte(encodeKey(newKey())), 0o600); err != nil {
+				b.t.Fatal(err)
+			}
+		},
 		"signed out": func(b *bench, c *Credentials) {
 			if err := c.SignOut(b.context(), false); err != nil {
 				b.t.Fatal(err)
@@ -127,6 +144,9 @@ func TestAccountWithoutRecord(t *testing.T) {
 			if got := principal(t, c); got != first {
 				t.Errorf("account %q, then %q", first, got)
 			}
+			if entries, err := c.oauth.cfg.Store.names("tokens"); err != nil || len(entries) != 1 {
+				t.Errorf("%d token records, %v", len(entries), err)
+			}
 			lost(b, c)
 			b.Change(func(q *authtest.Quirks) { q.Subject = "u2" })
 			c = b.bridge(nil)
@@ -136,4 +156,54 @@ func TestAccountWithoutRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where the key of account ids cannot be written at the first sign-in, the
+// account has another id that stays the same.
+func TestAccountWithoutKey(t *testing.T) {
+	b := newBench(t, authtest.Quirks{Subject: "u1"})
+	c := b.bridge(func(c *Config) {
+		c.Store.replace = func(path string, content []byte) error {
+			if filepath.Base(path) == "principal.key" {
+				return errors.New("no space left")
+			}
+			return replaceFile(path, content)
+		}
+	})
+	b.mustCall(c, "")
+	first := principal(t, c)
+	if first == Anonymous || !strings.Contains(b.log.String(), "principal key: it cannot be written: no space left") {
+		t.Errorf("account %q; the log says:\n%s", first, b.log)
+	}
+	b.ExpireAccess()
+	b.mustCall(b.silent(), "") // renewed
+	b.ExpireAccess()
+	b.RevokeRefresh()
+	other := b.bridge(nil)
+	b.mustCall(other, "") // signed in again
+	if got := principal(t, other); got != first {
+		t.Errorf("account %q, then %q", first, got)
+	}
+}
+
+// A key that is there and cannot be read is another matter: whose calls are
+// recorded already is not known. The sign-in ends with what to do, and nothing is
+// stored.
+func TestAccountWithUnreadableKey(t *testing.T) {
+	b := newBench(t, authtest.Quirks{Subject: "u1"})
+	if err := os.WriteFile(filepath.Join(b.dir, "principal.key"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := b.bridge(nil)
+	_, _, err := b.call(c, "")
+	if err == nil || !strings.Contains(err.Error(), "principal.key") || !strings.Contains(err.Error(), "move it away") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+	if b.checkStore(c) || b.Ledger().Revoked != 1 {
+		t.Error("somebody is signed in, or the tokens were not revoked")
+	}
+	if err := os.Remove(filepath.Join(b.dir, "principal.key")); err != nil {
+		t.Fatal(err)
+	}
+	b.mustCall(c, "")
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -25,18 +26,25 @@ func (o *oauth) keep(p *pending, t tokens) error {
 		return err
 	}
 	base := &record{Issuer: s.Issuer, ClientID: s.ClientID, Resource: s.Resource, Asked: p.Scopes, Subject: t.subject}
-	if earlier != nil {
-		base.Serial = earlier.Serial
-	}
 	if !p.Started.IsZero() && o.signedOutSince(p.Started) {
 		o.revoke(o.life, base.renewedWith(t, time.Now()), &s)
 		return ErrSignedOut
 	}
-	if base.Principal, err = o.cfg.Store.accountID(s.Issuer, t.subject, earlier, last); err != nil {
-		return err
+	if last == nil {
+		if earlier, err = o.unnamedRecord(&s, t.subject); err != nil {
+			o.cfg.Log.Warn("an account whose settings are lost cannot be looked for", "error", err)
+		}
+		defer o.removeUnnamed(earlier, &s)
 	}
-	if earlier != nil && earlier.Issuer == s.Issuer {
-		base.Subject = either(t.subject, earlier.Subject)
+	if base.Principal, err = o.cfg.Store.accountID(s.Issuer, t.subject, earlier, last); err != nil {
+		o.revoke(o.life, base.renewedWith(t, time.Now()), &s)
+		return fmt.Errorf("the account is not known without its key: %w", err)
+	}
+	if earlier != nil {
+		base.Serial = earlier.Serial
+		if earlier.Issuer == s.Issuer {
+			base.Subject = either(t.subject, earlier.Subject)
+		}
 	}
 	r := base.renewedWith(t, time.Now())
 	s.Account = base.Principal

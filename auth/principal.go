@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"slices"
 )
 
@@ -45,5 +46,10 @@ func (s *Store) accountID(issuer, subject string, earlier *record, last *setting
 	if subject == "" {
 		return newAccountID(), nil
 	}
-	return s.principalID("oauth", issuer, subject)
+	id, err := s.principalID("oauth", issuer, subject)
+	if errors.Is(err, errNotKept) { // no id was ever made by it: any new one will do
+		s.warn(err.Error() + "; the account has an id of its own, which it keeps with its tokens")
+		return newAccountID(), nil
+	}
+	return id, err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,8 @@ type Store struct {
 	ring keyRing
 	warn func(string)
 
+	replace func(path string, content []byte) error // replaceFile, or in tests a disk that fails
+
 	mu    sync.Mutex // guards both keys
 	key   []byte     // the sealing key once known
 	idKey []byte     // the key of principal ids once known
@@ -65,7 +68,7 @@ func OpenStore(dir string, place KeyPlace, warn func(string)) (*Store, error) {
 	if warn == nil {
 		warn = func(string) {}
 	}
-	return &Store{dir: dir, want: place, ring: osKeyring{}, warn: warn}, nil
+	return &Store{dir: dir, want: place, ring: osKeyring{}, warn: warn, replace: replaceFile}, nil
 }
 
 func (s *Store) path(kind, name string) string { return filepath.Join(s.dir, kind, name) }
@@ -132,10 +135,10 @@ func (s *Store) makeKey(place KeyPlace) ([]byte, error) {
 	if place == KeyInKeyring {
 		err = s.ring.set(s.ringName(), encodeKey(key))
 	} else {
-		err = replaceFile(filepath.Join(s.dir, "seal.key"), []byte(encodeKey(key)))
+		err = s.replace(filepath.Join(s.dir, "seal.key"), []byte(encodeKey(key)))
 	}
 	if err == nil {
-		err = replaceFile(filepath.Join(s.dir, "key.place"), []byte(place))
+		err = s.replace(filepath.Join(s.dir, "key.place"), []byte(place))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("token store: make a key: %w", err)
@@ -188,17 +191,23 @@ func (s *Store) loadPrincipalKey() ([]byte, error) {
 	text, err := readOwn(path)
 	if missing(err) {
 		key := newKey()
-		return key, replaceFile(path, []byte(encodeKey(key)))
+		if err := s.replace(path, []byte(encodeKey(key))); err != nil {
+			return nil, fmt.Errorf("%w: %w", errNotKept, err)
+		}
+		return key, nil
+	}
+	var key []byte
+	if err == nil {
+		key, err = decodeKey(string(text))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("principal key: %w", err)
-	}
-	key, err := decodeKey(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("principal key %q: %w", path, err)
+		return nil, fmt.Errorf("principal key %q: %w; mend it, or move it away (accounts that are known by it get new ids then)", path, err)
 	}
 	return key, nil
 }
+
+// errNotKept says that there is no principal key yet and that none can be written.
+var errNotKept = errors.New("principal key: it cannot be written")
 
 // lock takes a lock of all processes. It ends with the process that holds it.
 func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
@@ -294,7 +303,7 @@ func (s *Store) put(kind, name string, content []byte) error {
 	if err := errors.Join(makePrivateDir(s.dir), makePrivateDir(dir)); err != nil {
 		return fmt.Errorf("token store: %w", err)
 	}
-	if err := replaceFile(s.path(kind, name), content); err != nil {
+	if err := s.replace(s.path(kind, name), content); err != nil {
 		return fmt.Errorf("token store: %w", err)
 	}
 	return nil
@@ -309,6 +318,21 @@ func (s *Store) get(kind, name string) (content []byte, found bool, err error) {
 		return nil, false, fmt.Errorf("token store: %w", err)
 	}
 	return content, true, nil
+}
+
+// names lists the entries of a kind.
+func (s *Store) names(kind string) ([]string, error) {
+	files, err := os.ReadDir(filepath.Join(s.dir, kind))
+	if err != nil && !missing(err) {
+		return nil, fmt.Errorf("token store: %w", err)
+	}
+	var names []string
+	for _, f := range files {
+		if !strings.Contains(f.Name(), ".") { // else half-written, or set aside
+			names = append(names, f.Name())
+		}
+	}
+	return names, nil
 }
 
 // stamp is when an entry was written last; the zero time if there is none.
