@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -180,19 +181,30 @@ func TestJobsSendAgainSurvives(t *testing.T) {
 	r := startRig(t)
 	r.write(t, longWrite)
 	r.worker.signal(t, syscall.SIGKILL)
+	if !r.worker.ended(awaitLimit) { // until then the call is still its own
+		t.Fatal("the worker lives on")
+	}
 	path, err := exec.LookPath("mcpbridge")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, "jobs", "resolve", "--last", "send_again", "--state-dir="+r.state)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	err = r.up.Ledger().Wait(limited(t), func(v *bridgetest.View) bool { return v.Deliveries("slow_write") == 2 })
 	if err != nil {
-		t.Fatal(err)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("%v; jobs resolve says: %s; the journal: %+v", err, &said, r.list(t))
+	}
+	var senders []process // that go on without cmd
+	for _, pid := range children(t, cmd.Process.Pid) {
+		senders = append(senders, watchProcess(t, pid))
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -216,6 +228,11 @@ func TestJobsSendAgainSurvives(t *testing.T) {
 	}
 	if job := newest(); job.State != jobs.Completed || !job.Result.Kept {
 		t.Errorf("job is %v, result kept: %v", job.State, job.Result.Kept)
+	}
+	for _, p := range senders {
+		if !p.ended(awaitLimit) {
+			t.Error("a process stays after the call has ended")
+		}
 	}
 	if n := r.up.Ledger().EffectsOf("slow_write", "k"); n != 2 {
 		t.Errorf("%d effects: the first, whose answer was lost, and the second", n)
