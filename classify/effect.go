@@ -1,6 +1,10 @@
 package classify
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
+)
 
 // effect says what the verdict, complete apart from it, proves of side effects.
 func effect(c *Capture, v *Verdict) Effect {
@@ -50,9 +54,9 @@ func effectOfRefusal(v *Verdict) Effect {
 // effectOfError judges a JSON-RPC error that came with a status 2xx. Invalid
 // params and a missing capability prove nothing there: SDKs raise them from
 // inside a tool too. Nor does anything once an event of the delivery was seen,
-// because then the server had begun to answer.
+// because then the server had begun to answer; an array may hold such events.
 func effectOfError(c *Capture, v *Verdict) Effect {
-	if v.Outcome != JSONRPCError || c.Events > 0 {
+	if v.Outcome != JSONRPCError || c.Events > 0 || jsonrpc.IsBatch(c.Body) {
 		return Possible
 	}
 	switch v.RPCError.Code {
