@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func secondsOf(text string) (time.Duration, bool) {
 		return 0, false
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
-	if err != nil {
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
 		return 0, false
 	}
 	seconds = min(max(seconds, 0), maxRetryAfter.Seconds())
