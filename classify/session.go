@@ -19,9 +19,17 @@ func sessionLost(e *Expectation, c *Capture, v *Verdict) bool {
 	case http.StatusNotFound:
 		return v.RPCError == nil || v.RPCError.Code != MethodNotFound
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusServiceUnavailable:
-		return namesLostSession(errorText(c, v))
+		return namesLostSession(errorText(c, v)) || wantsInitialize(c, v)
 	}
 	return v.Outcome == JSONRPCError && isSessionCode(v.RPCError.Code) && namesLostSession(v.RPCError.Message)
+}
+
+// wantsInitialize reports whether the answer is that of the TypeScript SDK's
+// transport to a request of a session that it does not have: it takes it for one
+// that came before the handshake.
+func wantsInitialize(c *Capture, v *Verdict) bool {
+	return c.Status == http.StatusBadRequest && v.RPCError != nil && v.RPCError.Code == -32000 &&
+		v.RPCError.Message == "Bad Request: Server not initialized"
 }
 
 // isSessionCode reports whether a code is one with which SDKs answer a request
