@@ -238,6 +238,7 @@ func (x *exchange) deliver() (upstream, *delivery, *reply) {
 		return up, nil, notConnected(hostCancelled())
 	}
 	x.lowerLevel(up)
+	x.meetTool(up)
 	d := x.delivery(up)
 	x.bridge.track(x, d.id)
 	x.evidence.sending()

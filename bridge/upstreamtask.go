@@ -331,6 +331,39 @@ func cancelAll(questions []byte) []byte {
 	return append(out, '}')
 }
 
+// meetTool looks a tool up that no list has named yet, where a call may have to
+// be made in the way that only the list tells: 2025-11-25, tasks, "Tool-Level
+// Negotiation". Its class stays what it was judged to be.
+func (x *exchange) meetTool(up upstream) {
+	if x.method != "tools/call" || x.tool != nil || !makesTasks(x.bridge.handshakeOf(up, x.profile)) {
+		return
+	}
+	x.bridge.offers.await(x.ctx, x.profile, listWait, func(f *offer) bool { return f.catalogue != nil })
+	t := x.bridge.offers.tool(x.profile, x.toolName)
+	if t == nil {
+		return
+	}
+	x.settling.Lock()
+	x.tool = t
+	x.settling.Unlock()
+	if t.name != x.toolName {
+		x.rename(t.name)
+	}
+}
+
+// makesTasks reports whether a server of 2025-11-25 declares that it makes tasks
+// of calls.
+func makesTasks(h *handshake) bool {
+	if h == nil || h.Version != rev2025_11_25 {
+		return false
+	}
+	value := h.Capabilities
+	for _, name := range []string{"tasks", "requests", "tools", "call"} {
+		value = jsonrpc.Get(objectOr(value, "{}"), name)
+	}
+	return truthy(value)
+}
+
 // wantsTask is params.task for a 2025-11-25 upstream: exactly where a tool
 // requires it, or offers it and the host asked.
 func (x *exchange) wantsTask(up upstream) []byte {

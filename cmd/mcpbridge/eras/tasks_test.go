@@ -164,3 +164,17 @@ func TestTaskForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestTaskToolBeforeAnyList: that a tool has to be called as a task is learnt
+// before it is called, also by a host that never lists.
+func TestTaskToolBeforeAnyList(t *testing.T) {
+	t.Parallel()
+	for _, v := range []string{v2511, modern} {
+		up := faulty(t, bridgetest.Options{Era: bridgetest.Legacy, Tasks: true, Tools: serverTools()}, "delay:500ms@tools/list")
+		r := start(t, up, rigOptions{version: v})
+		want(t, v, r.ok(r.tool("task_only", `{"key":"first","ms":30}`)), "content")
+		if n := up.Ledger().EffectsOf("task_only", "first"); n != 1 || r.count("tools/call") != 1 {
+			t.Errorf("%s: %d effects of %d calls, want 1 of 1", v, n, r.count("tools/call"))
+		}
+	}
+}
