@@ -239,6 +239,55 @@ func TestHalfUpgradedFleet(t *testing.T) {
 	}
 }
 
+// TestOverrides: --protocol and --transport beat the probe and what was remembered.
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	both := startUpstream(t, bridgetest.Options{Era: bridgetest.Both})
+	dir := t.TempDir() // remembers what is found without a flag
+	use := func(up *bridgetest.Upstream, dir string, args ...string) (*rig, bridgetest.Reply) {
+		up.Ledger().Reset()
+		r := start(t, up, rigOptions{version: v2511, dir: dir, args: args})
+		return r, r.tool("now", "{}")
+	}
+	r, got := use(both, dir)
+	r.ok(got)
+	if r.count("server/discover") != 1 || r.count("initialize") != 0 {
+		t.Error("auto: a server of both eras is not spoken to in the newer one")
+	}
+	for _, remembered := range []string{"modern", "nothing"} {
+		if remembered == "nothing" {
+			dir = t.TempDir()
+		}
+		r, got = use(both, dir, "--protocol=legacy")
+		r.ok(got)
+		if r.count("server/discover") != 0 || r.count("initialize") != 1 {
+			t.Errorf("legacy, %s remembered: %d probes, %d times initialize", remembered, r.count("server/discover"), r.count("initialize"))
+		}
+	}
+	r, got = use(both, dir)
+	r.ok(got)
+	if r.count("initialize") != 0 {
+		t.Error("an override was remembered")
+	}
+	old := startUpstream(t, bridgetest.Options{Era: bridgetest.Legacy})
+	r, got = use(old, t.TempDir(), "--protocol=modern")
+	want(t, "modern only", got.Text(), "NOT SENT", "server/discover")
+	if r.count("initialize") != 0 {
+		t.Error("modern: initialize was sent")
+	}
+	overSSE := startUpstream(t, bridgetest.Options{Era: bridgetest.SSE})
+	r, got = use(overSSE, t.TempDir(), "--transport=sse")
+	r.ok(got)
+	if first := overSSE.Ledger().Entries()[0]; first.HTTP != http.MethodGet {
+		t.Errorf("sse: the first request is %s", first.HTTP)
+	}
+	_, got = use(overSSE, t.TempDir(), "--transport=http")
+	want(t, "http only", got.Text(), "NOT SENT")
+	if n := len(overSSE.Ledger().HTTP(http.MethodGet)); n > 0 {
+		t.Errorf("http: %d times GET", n)
+	}
+}
+
 // TestServerChangesItsEra: what was remembered gives way.
 func TestServerChangesItsEra(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -414,5 +415,76 @@ func TestElicitationComplete(t *testing.T) {
 	}
 	if id := at(r.questions()[0].params, "elicitationId"); id == "" || at(m.Params, "elicitationId") != id {
 		t.Errorf("asked with id %q, completed %s", id, m.Params)
+	}
+}
+
+// jobList is what "mcpbridge jobs list --json" says of the state directory.
+func (r *rig) jobList() string {
+	r.t.Helper()
+	out, err := exec.CommandContext(r.step(), program(), "jobs", "list", "--json", "--state-dir", r.options.dir).Output()
+	if err != nil {
+		r.t.Fatalf("jobs list: %v", err)
+	}
+	return string(out)
+}
+
+// TestRoundOfTheServerExpires: between modern peers nothing runs for a round that
+// nobody answers. The job has failed, may have had effects, and guards nothing.
+func TestRoundOfTheServerExpires(t *testing.T) {
+	t.Parallel()
+	up := startUpstream(t, bridgetest.Options{Era: bridgetest.Modern})
+	r := start(t, up, rigOptions{version: modern, args: []string{"--input-timeout=1s"}})
+	in := r.asks(askParams)
+	list := r.jobList()
+	for range 100 {
+		if strings.Contains(list, "input_expired") {
+			break
+		}
+		r.moment()
+		list = r.jobList()
+	}
+	want(t, "the job", list, `"state":"failed"`, `"effect":"possible"`, `"evidence":"input_expired"`)
+	// A round that comes too late is told what became of its job, and not sent.
+	want(t, "late round", r.call("tools/call", r.nextRound(askParams, in)).Text(), "FAILED", "nobody answered")
+	if n := r.count("tools/call"); n != 1 {
+		t.Errorf("%d calls at the server, want 1", n)
+	}
+	r.asks(askParams) // a fresh call is not held back
+}
+
+// TestRoundOfAnotherDirectory: a state made under another directory's key is
+// forged here, be all else the same.
+func TestRoundOfAnotherDirectory(t *testing.T) {
+	t.Parallel()
+	r := asking(t)
+	other := start(t, r.up, rigOptions{version: modern})
+	mine, theirs := r.asks(askParams), other.asks(askParams)
+	r.refusedRound(r.nextRound(askParams, theirs), "not made here")
+	want(t, "my own", r.ok(r.call("tools/call", r.nextRound(askParams, mine))), "Ada")
+}
+
+// TestVisitsArePaced: after the accept of a URL the next round only asks whether
+// the visit is over, and does so at a growing pace.
+func TestVisitsArePaced(t *testing.T) {
+	t.Parallel()
+	const visit = `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com/"}}}}`
+	rounds := 0
+	s := modernCall(t, func(w http.ResponseWriter, m request) {
+		if rounds++; rounds <= 2 {
+			result(w, m, visit)
+			return
+		}
+		result(w, m, `{"resultType":"complete","content":[{"type":"text","text":"visited"}]}`)
+	})
+	r := start(t, nil, rigOptions{version: v2511, url: s.URL})
+	want(t, "call", r.ok(r.tool("act", "{}")), "visited")
+	calls := s.requests("tools/call")
+	if len(calls) != 3 {
+		t.Fatalf("%d rounds, want 3", len(calls))
+	}
+	for i, least := range []time.Duration{time.Second, 2 * time.Second} {
+		if got := calls[i+1].At.Sub(calls[i].At); got < least {
+			t.Errorf("round %d came after %v, want %v at least", i+2, got, least)
+		}
 	}
 }

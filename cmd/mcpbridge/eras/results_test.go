@@ -99,6 +99,44 @@ func TestCacheHints(t *testing.T) {
 	}
 }
 
+// TestCacheHintsOverPages: the shortest time of all pages, and public only if
+// every page says so.
+func TestCacheHintsOverPages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, ttl, scope string
+		pages            []string
+	}{
+		{"public throughout", "30000", "public", []string{`"ttlMs":50000,"cacheScope":"public"`, `"ttlMs":30000,"cacheScope":"public"`}},
+		{"one page private", "30000", "private", []string{`"ttlMs":30000,"cacheScope":"public"`, `"ttlMs":50000,"cacheScope":"private"`, `"ttlMs":50000,"cacheScope":"public"`}},
+		{"one page silent", "0", "private", []string{`"ttlMs":30000,"cacheScope":"public"`, `"example":1`}},
+	} {
+		s := startStub(t, func(_ *stub, w http.ResponseWriter, _ *http.Request, m request) bool {
+			if m.Method != "tools/list" {
+				return false
+			}
+			n := 0
+			if cursor := at(m.Params, "cursor"); cursor != "" {
+				n = int(cursor[0] - '0')
+			}
+			next := ""
+			if n+1 < len(c.pages) {
+				next = fmt.Sprintf(`,"nextCursor":"%d"`, n+1)
+			}
+			result(w, m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"act%d","inputSchema":{"type":"object"}}],%s%s}`, n, c.pages[n], next))
+			return true
+		})
+		r := start(t, nil, rigOptions{version: modern, url: s.URL})
+		got := r.ok(r.call("tools/list", ""))
+		for n := range c.pages {
+			want(t, c.name, got, fmt.Sprintf(`"act%d"`, n))
+		}
+		if at([]byte(got), "ttlMs") != c.ttl || at([]byte(got), "cacheScope") != c.scope {
+			t.Errorf("%s: ttlMs %s, cacheScope %s, want %s and %s", c.name, at([]byte(got), "ttlMs"), at([]byte(got), "cacheScope"), c.ttl, c.scope)
+		}
+	}
+}
+
 // TestHalfUpgradedServer: what a modern server left out is filled in.
 func TestHalfUpgradedServer(t *testing.T) {
 	t.Parallel()
