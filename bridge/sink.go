@@ -53,8 +53,17 @@ func (x *exchange) passProgress(m *jsonrpc.Message) {
 		x.bridge.keeper.journal.Note(x.job.handle, jobs.Note{Progress: readProgress(m, value)})
 	}
 	if (!x.closed || x.tasked) && len(x.hostToken) > 0 {
-		x.host.out.Notify(x.progressKey(), retoken(m, x.hostToken)...)
+		x.host.out.Notify(x.progressKey(), retoken(m, x.hostToken, x.relatedLocked()...)...)
 	}
+}
+
+// relatedLocked names the task in a notification about a call that was answered
+// with one: 2025-11-25, tasks, "Related Task Metadata". x.mu is held.
+func (x *exchange) relatedLocked() []member {
+	if !x.tasked {
+		return nil
+	}
+	return []member{{metaRelated, concat(`{"taskId":`, quote(string(x.job.handle)), `}`)}}
 }
 
 // progressKey lets newer progress of this request take the place of older where

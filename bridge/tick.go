@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 )
 
 // tickEvery is how often the bridge says by itself that a call is still open.
@@ -11,7 +13,8 @@ import (
 const tickEvery = 15 * time.Second
 
 // tick sends a fraction of progress every 15 s to a host that gave a token,
-// until the returned function is called. Upstream's own values stay above: a
+// until the call was answered, a task of 2025-11-25 until it ends, or the
+// returned function is called. Upstream's own values stay above: a
 // tick is a small part of a step.
 func (x *exchange) tick() (stop func()) {
 	if len(x.hostToken) == 0 {
@@ -44,11 +47,15 @@ const tickStep = 1.0 / 1024
 func (x *exchange) tickOnce() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.closed {
+	if x.closed && !x.tasked {
 		return
 	}
 	next := x.progress.last + tickStep
 	x.progress = progressMark{next, true}
-	x.host.out.Notify(x.progressKey(), concat(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`, x.hostToken,
-		`,"progress":`, strconv.FormatFloat(next, 'g', -1, 64), `}}`))
+	params := concat(`{"progressToken":`, x.hostToken, `,"progress":`, strconv.FormatFloat(next, 'g', -1, 64), `}`)
+	for _, related := range x.relatedLocked() {
+		meta, _ := patchMeta([]byte("{}"), metaPatch{set: []member{related}})
+		params = jsonrpc.With(params, "_meta", meta)
+	}
+	x.host.out.Notify(x.progressKey(), concat(`{"jsonrpc":"2.0","method":"notifications/progress","params":`, params, `}`))
 }

@@ -307,8 +307,10 @@ func textBlock(text string) []byte {
 	return append(appendString([]byte(`{"type":"text","text":`), text), '}')
 }
 
-// retoken puts the host's progress token into a notification for it.
-func retoken(m *jsonrpc.Message, token []byte) [][]byte {
-	s := m.FieldSpan(jsonrpc.ProgressToken)
-	return pieces(m.Raw, []jsonrpc.Edit{{Span: s, New: token}})
+// retoken puts the host's progress token into a notification for it, and more
+// members into its _meta.
+func retoken(m *jsonrpc.Message, token []byte, more ...member) [][]byte {
+	edits := []jsonrpc.Edit{{Span: m.FieldSpan(jsonrpc.ProgressToken), New: token}}
+	edits = append(edits, metaEdit(m, metaPatch{set: more})...)
+	return pieces(m.Raw, settle(m.Raw, edits))
 }

@@ -87,16 +87,31 @@ type Decision struct {
 // Decide says what follows. Waits gives the wait before a further delivery
 // where the server named none, and is asked only then (see Policy.Waits).
 // The budget is charged only for Again; the other repeats happen once each in
-// an exchange and need no wait.
+// an exchange and wait only if the server asks for it.
 func Decide(p Policy, s Situation, b *Budget, now time.Time, waits func() time.Duration) Decision {
 	d := s.step()
 	if d.Action.delivers() && s.Remaining <= 0 {
 		return Decision{Why: "no time left for another delivery: " + d.Why, RenewSession: d.Action == RenewSession}
 	}
 	if d.Action != Again {
-		return d
+		return s.asAsked(d)
 	}
 	return again(p, s, b, now, waits, d.Why)
+}
+
+// asAsked keeps to a Retry-After before a repeat that a cure makes possible. A
+// person who signs in takes the time that it takes.
+func (s *Situation) asAsked(d Decision) Decision {
+	cured := d.Action == RenewSession || d.Action == RefreshSchema || d.Action == PickVersion
+	if !cured || s.Verdict.RetryAfter == nil {
+		return d
+	}
+	d.Wait = *s.Verdict.RetryAfter
+	if d.Wait < s.Remaining {
+		return d
+	}
+	return Decision{Wait: d.Wait, RenewSession: d.Action == RenewSession,
+		Why: fmt.Sprintf("%s; the server asks to wait %v, longer than the %v left", d.Why, d.Wait.Round(time.Millisecond), s.Remaining.Round(time.Millisecond))}
 }
 
 // step decides by the verdict alone, without time and budget.

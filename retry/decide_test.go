@@ -156,6 +156,32 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	}
 }
 
+// TestCuresKeepToRetryAfter: what is repeated for another reason than time waits
+// all the same if the server asks for it.
+func TestCuresKeepToRetryAfter(t *testing.T) {
+	t.Parallel()
+	after := 3 * time.Second
+	for action, v := range map[Action]classify.Verdict{
+		RenewSession:  {Outcome: classify.HTTPError, Status: 404, SessionLost: true},
+		RefreshSchema: {Outcome: classify.JSONRPCError, RPCError: &classify.RPCError{Code: -32020}},
+		PickVersion:   {Outcome: classify.JSONRPCError, RPCError: &classify.RPCError{Code: -32022}},
+	} {
+		v.Effect = classify.None
+		s := Situation{Verdict: v, Method: "tools/call", Remaining: time.Minute}
+		if d := Decide(Defaults(), s, new(Budget), noon, fixed(time.Second)); d.Action != action || d.Wait != 0 {
+			t.Errorf("%v: %+v, want no wait", action, d)
+		}
+		s.Verdict.RetryAfter = &after
+		if d := Decide(Defaults(), s, new(Budget), noon, fixed(time.Second)); d.Action != action || d.Wait != after {
+			t.Errorf("%v: %+v, want %v", action, d, after)
+		}
+		s.Remaining = after
+		if d := Decide(Defaults(), s, new(Budget), noon, fixed(time.Second)); d.Action != Stop || d.Wait != after {
+			t.Errorf("%v without time: %+v", action, d)
+		}
+	}
+}
+
 func TestLostSessionOfAWrite(t *testing.T) {
 	t.Parallel()
 	s := Situation{Verdict: classify.Verdict{Outcome: classify.HTTPError, Status: 503, SessionLost: true}, Remaining: time.Minute}

@@ -185,23 +185,33 @@ func TestVersionsOfModernRequests(t *testing.T) {
 	}
 }
 
-// TestVersionRefused: -32022 is met with another version once, then told.
+// TestVersionRefused: -32022 is met with another version once, -32020 with other
+// headers, after as long as the server asks for; then it is told.
 func TestVersionRefused(t *testing.T) {
 	t.Parallel()
-	var calls atomic.Int64
-	s := startStub(t, func(_ *stub, w http.ResponseWriter, _ *http.Request, m request) bool {
-		if m.Method != "tools/call" {
-			return false
+	for _, code := range []int{-32022, -32020} {
+		for _, after := range []string{"", "1"} {
+			s := startStub(t, func(_ *stub, w http.ResponseWriter, _ *http.Request, m request) bool {
+				if m.Method != "tools/call" {
+					return false
+				}
+				if after != "" {
+					w.Header().Set("Retry-After", after)
+				}
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`, m.ID, code)
+				return true
+			})
+			r := start(t, nil, rigOptions{version: modern, url: s.URL})
+			want(t, "call", string(r.tool("act", "{}").Raw), fmt.Sprint(code))
+			calls := s.requests("tools/call")
+			if len(calls) != 2 {
+				t.Fatalf("%d: %d calls, want 2", code, len(calls))
+			}
+			if got := calls[1].At.Sub(calls[0].At); after != "" && got < time.Second {
+				t.Errorf("%d: again after %v, and the server asked for 1 s", code, got)
+			}
 		}
-		calls.Add(1)
-		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`, m.ID)
-		return true
-	})
-	r := start(t, nil, rigOptions{version: modern, url: s.URL})
-	want(t, "call", string(r.tool("act", "{}").Raw), "-32022")
-	if n := calls.Load(); n != 2 {
-		t.Errorf("%d calls, want 2", n)
 	}
 }
 

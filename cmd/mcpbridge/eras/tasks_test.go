@@ -1,6 +1,8 @@
 package eras
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -175,6 +177,93 @@ func TestTaskToolBeforeAnyList(t *testing.T) {
 		want(t, v, r.ok(r.tool("task_only", `{"key":"first","ms":30}`)), "content")
 		if n := up.Ledger().EffectsOf("task_only", "first"); n != 1 || r.count("tools/call") != 1 {
 			t.Errorf("%s: %d effects of %d calls, want 1 of 1", v, n, r.count("tools/call"))
+		}
+	}
+}
+
+// TestTaskList: in pages, newest first, every task once; of this server's account
+// only.
+func TestTaskList(t *testing.T) {
+	t.Parallel()
+	const tasks = 53 // a page has 50
+	up := withTaskTools(t, bridgetest.Legacy)
+	r := start(t, up, rigOptions{version: v2511})
+	created := map[string]bool{}
+	for i := range tasks {
+		params := with(bridgetest.ToolParams("echo", fmt.Sprintf(`{"text":"%d"}`, i)), map[string]any{"task": map[string]any{}})
+		created[at([]byte(r.ok(r.call("tools/call", params))), "task", "taskId")] = true
+	}
+	if len(created) != tasks {
+		t.Fatalf("%d tasks, want %d", len(created), tasks)
+	}
+	pages := 0
+	for params := `{}`; params != ""; pages++ {
+		page := r.ok(r.call("tasks/list", params))
+		var listed struct {
+			Tasks      []struct{ TaskID, Status, CreatedAt string }
+			NextCursor string
+		}
+		if err := json.Unmarshal([]byte(page), &listed); err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range listed.Tasks {
+			if !created[task.TaskID] || task.Status == "" || task.CreatedAt == "" {
+				t.Errorf("page %d lists %+v, which is twice there or incomplete", pages, task)
+			}
+			delete(created, task.TaskID)
+		}
+		if params = ""; listed.NextCursor != "" {
+			params = fmt.Sprintf(`{"cursor":%q}`, listed.NextCursor)
+		}
+	}
+	if len(created) > 0 || pages != 2 {
+		t.Errorf("%d tasks are on none of %d pages", len(created), pages)
+	}
+	for _, cursor := range []string{"x", "-1"} {
+		if c := r.code(r.call("tasks/list", `{"cursor":"`+cursor+`"}`)); c != -32602 {
+			t.Errorf("cursor %q: %d, want -32602", cursor, c)
+		}
+	}
+	other := start(t, up, rigOptions{version: v2511, dir: r.options.dir, args: []string{"--principal=somebody-else"}})
+	if got := other.ok(other.call("tasks/list", "")); rawAt([]byte(got), "tasks") != "[]" {
+		t.Errorf("somebody else sees %s", got)
+	}
+}
+
+// TestProgressUntilTheTaskEnds: 2025-11-25, tasks, "Progress": the token stays
+// good after the call was answered with a task, until that has ended.
+func TestProgressUntilTheTaskEnds(t *testing.T) {
+	t.Parallel()
+	for _, era := range bothEras() {
+		gate := make(chan bool, 3)
+		steps := bridgetest.Tool{Name: "steps", Annotations: []byte(`{"readOnlyHint":false}`), Run: func(c *bridgetest.Call) (any, error) {
+			for i := range 3 {
+				select {
+				case <-gate:
+				case <-c.Context().Done():
+					return nil, c.Context().Err()
+				}
+				c.Progress(i+1, 3, "step")
+			}
+			return bridgetest.Text("stepped"), nil
+		}}
+		r := start(t, startUpstream(t, bridgetest.Options{Era: era, Tools: []bridgetest.Tool{steps}}), rigOptions{version: v2511})
+		got := r.ok(r.call("tools/call", `{"name":"steps","arguments":{},"task":{},"_meta":{"progressToken":"p"}}`))
+		id := at([]byte(got), "task", "taskId")
+		mine := func(m bridgetest.HostMessage) bool {
+			return m.Method == "notifications/progress" && at(m.Params, "progressToken") == "p"
+		}
+		for i := range 3 {
+			gate <- true
+			if _, err := r.host.WaitMessage(r.step(), "progress", func(m bridgetest.HostMessage) bool {
+				return mine(m) && at(m.Params, "progress") == fmt.Sprint(i+1)
+			}); err != nil {
+				t.Fatalf("%s: %v\n%s", era, err, r.host.Stderr())
+			}
+		}
+		want(t, era.String(), r.ok(r.call("tasks/result", `{"taskId":"`+id+`"}`)), "stepped")
+		for _, m := range r.host.Notifications(mine) {
+			want(t, era.String(), string(m.Raw), id)
 		}
 	}
 }
