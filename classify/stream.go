@@ -18,7 +18,7 @@ func judgeStream(e *Expectation, c *Capture) Verdict {
 			return v
 		}
 	}
-	return incomplete(c, "before the reply"+tally(c, len(replies), len(broken)))
+	return incomplete(c, "before the reply"+tally(c, len(replies), broken))
 }
 
 // unbatch returns the responses of the stream and the events that are none,
@@ -65,8 +65,9 @@ func judgeBroken(e *Expectation, data []byte) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// tally counts what came instead of the reply.
-func tally(c *Capture, replies, broken int) string {
+// tally counts what came instead of the reply, and says what is wrong with the
+// first event that is no message: it may have been meant as the reply.
+func tally(c *Capture, replies int, broken [][]byte) string {
 	var parts []string
 	if c.Events > 0 {
 		parts = append(parts, plural(c.Events, "event", "events"))
@@ -74,8 +75,12 @@ func tally(c *Capture, replies, broken int) string {
 	if replies > 0 {
 		parts = append(parts, plural(replies, "response that is not the answer", "responses that are not the answer"))
 	}
-	if broken > 0 {
-		parts = append(parts, plural(broken, "event that is no message", "events that are no messages"))
+	if len(broken) > 0 {
+		count := plural(len(broken), "event that is no message", "events that are no messages")
+		if _, err := jsonrpc.Read(broken[0]); err != nil {
+			count += ": " + reason(err)
+		}
+		parts = append(parts, count)
 	}
 	if len(parts) == 0 {
 		return " and without an event"
