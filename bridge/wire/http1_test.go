@@ -88,6 +88,10 @@ func TestBrokenExchangesAreOneRequest(t *testing.T) {
 			s.read(bufio.NewReader(c))
 			io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n")
 		}, "malformed"},
+		{"a status that is none", func(s *raw, c net.Conn) {
+			s.read(bufio.NewReader(c))
+			io.WriteString(c, "HTTP/1.1 000 OK\r\nContent-Length: 2\r\n\r\n{}")
+		}, "status 000"},
 		{"only 100 continue", func(s *raw, c net.Conn) {
 			s.read(bufio.NewReader(c))
 			io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -122,6 +123,10 @@ func (c *Client) exchange(h *hop, cn *conn, req *http.Request) (resp *http.Respo
 		b.finish()
 	}
 	resp.Body = b
+	if resp.StatusCode < http.StatusContinue { // net/http takes any three digits
+		b.Close()
+		return nil, false, &Failure{Stage: classify.Exchange, Detail: fmt.Sprintf("%s answered with status %03d, which is none of HTTP", c.dialer.host, resp.StatusCode)}
+	}
 	if c.dialer.route.forward && resp.StatusCode == http.StatusProxyAuthRequired {
 		b.Close()
 		return nil, false, wantsLogin(c.dialer.route.proxy)
