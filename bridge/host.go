@@ -58,6 +58,9 @@ func (h *host) accept(line []byte) {
 
 func (h *host) acceptOne(line []byte, b *batch) {
 	m, err := jsonrpc.Read(line)
+	if err == nil && len(m.Method) > maxMethod {
+		err = notServed(m.MethodValue, fmt.Sprintf(`"method" is longer than %d bytes`, maxMethod))
+	}
 	if err != nil {
 		h.refuse(&m, err, b)
 		return
@@ -168,8 +171,17 @@ func (h *host) isInFlight(key string) bool {
 	return h.inFlight[key] != nil
 }
 
-// maxID bounds the id of a request, in bytes: every answer repeats it.
-const maxID = 64 << 10
+// Bounds of the id and the method of a request, in bytes: answers repeat the
+// one, errors and records the other.
+const (
+	maxID     = 64 << 10
+	maxMethod = 4 << 10
+)
+
+// notServed is what is wrong with a message that is one, but not for us.
+func notServed(at jsonrpc.Span, why string) error {
+	return &jsonrpc.Error{Class: jsonrpc.Envelope, Offset: at.Start, Why: why}
+}
 
 // longestID is maxID, or what leaves room for an answer in the host's line.
 func (h *host) longestID() int { return int(min(maxID, h.bridge.cfg.HostLineLimit/4)) }
@@ -276,7 +288,7 @@ func (h *host) cancelled(m *jsonrpc.Message) {
 func (h *host) requested(m *jsonrpc.Message, b *batch) {
 	id := m.Bytes(m.ID)
 	if longest := h.longestID(); len(id) > longest {
-		h.refuse(m, &jsonrpc.Error{Class: jsonrpc.Envelope, Offset: m.ID.Start, Why: fmt.Sprintf("\"id\" is longer than %d bytes", longest)}, b)
+		h.refuse(m, notServed(m.ID, fmt.Sprintf(`"id" is longer than %d bytes`, longest)), b)
 		return
 	}
 	x := newExchange(h, m, b)

@@ -97,8 +97,8 @@ func settings() []setting {
 		{"only-tool", globs, patterns(func(o *options) *[]string { return &o.OnlyTools })},
 		{"trust-annotations", toggle, parseTrust},
 
-		{"max-message", single, size(func(o *options) *int64 { return &o.MaxMessage })},
-		{"host-line-limit", single, size(func(o *options) *int64 { return &o.HostLineLimit })},
+		{"max-message", single, lineLength(func(o *options) *int64 { return &o.MaxMessage })},
+		{"host-line-limit", single, lineLength(func(o *options) *int64 { return &o.HostLineLimit })},
 		{"max-memory", single, size(func(o *options) *int64 { return &o.MaxMemory })},
 
 		{"state-dir", single, file(func(o *options) *string { return &o.StateDir })},

@@ -47,6 +47,21 @@ func size(field func(*options) *int64) func(*options, []string) error {
 	}
 }
 
+// leastLine is the smallest bound of a line, in bytes, with which the bridge can
+// say at least that something was too long for it.
+const leastLine = 1 << 10
+
+func lineLength(field func(*options) *int64) func(*options, []string) error {
+	return func(o *options, v []string) error {
+		n, err := parseSize(v[0])
+		if err == nil && n < leastLine {
+			err = fmt.Errorf("wants at least %d bytes: no message fits otherwise", leastLine)
+		}
+		*field(o) = n
+		return err
+	}
+}
+
 func duration(field func(*options) *time.Duration) func(*options, []string) error {
 	return func(o *options, v []string) (err error) {
 		*field(o), err = parseDuration(v[0])

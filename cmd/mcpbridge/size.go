@@ -18,11 +18,17 @@ func parseSize(s string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n <= 0 || n > math.MaxInt64/unit {
+	switch {
+	case err != nil || n <= 0:
 		return 0, errors.New("wants a size in bytes, KiB, MiB or GiB, such as 64MiB")
+	case n > maxSize/unit:
+		return 0, errors.New("wants less: so many bytes cannot be counted")
 	}
 	return n * unit, nil
 }
+
+// maxSize bounds sizes, in bytes, so that a little can be added to them.
+const maxSize = math.MaxInt64 - math.MaxInt64%(1<<30)
 
 // parseDuration reads a duration in Go's form that is zero or more.
 func parseDuration(s string) (time.Duration, error) {

@@ -106,3 +106,21 @@ func TestIDTooLongToAnswer(t *testing.T) {
 		t.Errorf("%d of the refused calls were delivered", n)
 	}
 }
+
+// What errors and records repeat of a request is bounded too: a method longer
+// than a line of the host is refused and not lost.
+func TestMethodTooLongToName(t *testing.T) {
+	t.Parallel()
+	r := start(t, startUpstream(t, bridgetest.Options{}), setup{version: v2506, args: []string{"--host-line-limit=128KiB"}})
+	for i, size := range []int{5 << 10, 127 << 10, 200 << 10} {
+		method := strings.Repeat("m", size)
+		id := fmt.Sprintf(`"method %d"`, i)
+		r.refusedAs(invalidRequest, id, message(id, method, "{}"))
+		r.send(`{"jsonrpc":"2.0","method":"` + method + `"}`)
+		r.host.Expect("null")
+	}
+	r.echo("after all that")
+	if log := r.host.Stderr(); strings.Contains(log, "mmmm") {
+		t.Errorf("standard error: %.300s", log)
+	}
+}
