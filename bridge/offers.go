@@ -30,6 +30,9 @@ type offers struct {
 	all    map[string]*offer // by profile version and key
 	turn   int64             // counts uses of offers
 	closed bool
+
+	unread int    // how often in a row a list of tools could not be read
+	why    string // what was wrong with it the last time
 }
 
 // maxProfiles bounds the profiles whose offers are kept at hand: a modern host
@@ -341,6 +344,9 @@ func (o *offers) fetch(ctx context.Context, up upstream, p *profile) *catalogue 
 		if g, failed = o.bridge.link.gather(ctx, up, p, "tools/list", jsonrpc.Tools); failed != nil {
 			o.failed(&offer{profile: p}, failed)
 			if failed.verdict.Outcome != classify.JSONRPCError || failed.verdict.RPCError.Code != codeMethodNotFound {
+				if ctx.Err() == nil && !failed.refusedAccount() {
+					o.unreadable(reason(&failed.verdict))
+				}
 				return nil
 			}
 			g = gathered{hints: cacheHints{scope: "private"}}
@@ -348,10 +354,35 @@ func (o *offers) fetch(ctx context.Context, up upstream, p *profile) *catalogue 
 	}
 	c := newCatalogue(*h, up.era(), g.items, g.hints, o.box, time.Now())
 	c.fresh, c.more = true, g.more
+	o.unreadable("")
 	if !o.put(who, p, c, g.items) {
 		return nil
 	}
 	return c
+}
+
+// unreadable takes note of why a list of tools could not be read; "" is that it
+// could. The second time in a row it is logged: nobody else would say why a
+// server that is connected shows no tools, or old ones.
+func (o *offers) unreadable(why string) {
+	o.mu.Lock()
+	o.why, o.unread = why, o.unread+1
+	if why == "" {
+		o.unread = 0
+	}
+	tell := o.unread == 2
+	o.mu.Unlock()
+	if tell {
+		o.log.Warn("the server's list of tools cannot be read; it is asked for again and again", "reason", why)
+	}
+}
+
+// trouble is why the list of tools could not be read the last time, "" if it
+// could.
+func (o *offers) trouble() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.why
 }
 
 // learn notes a handshake as soon as there is one: initialize and discover

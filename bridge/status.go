@@ -75,6 +75,9 @@ func (b *Bridge) statusText() string {
 	switch {
 	case b.access.needsSignIn():
 		return fmt.Sprintf("Server %s wants the user to sign in. The user may %s.", b.cfg.Server, b.howToSignIn(auth.Prompt{}))
+	case up != nil && b.offers.trouble() != "":
+		return fmt.Sprintf("Server %s is connected (%s%s), but its list of tools cannot be read: %s. mcpbridge goes on trying and announces the tools when they come.",
+			b.cfg.Server, up.era(), b.accountText(), b.offers.trouble())
 	case up != nil:
 		return fmt.Sprintf("Server %s is connected (%s%s). List the tools again to see them.", b.cfg.Server, up.era(), b.accountText())
 	case failure != "":

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -386,5 +387,51 @@ func TestUnknownListMethodsAreEmpty(t *testing.T) {
 				t.Errorf("the %s server was asked %d times for prompts that it does not declare", era, n)
 			}
 		}
+	}
+}
+
+// A list of tools that cannot be read is not passed over in silence: the log and
+// the bridge's own tool say what is wrong with it, and it is there as soon as it
+// can be read.
+func TestUnreadableList(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]struct {
+		status        int
+		members, says string
+	}{
+		"null":        {http.StatusOK, `"result":{"tools":null}`, "has no list"},
+		"missing":     {http.StatusOK, `"result":{}`, "has no list"},
+		"refused":     {http.StatusOK, `"error":{"code":-32603,"message":"out of paper"}`, "out of paper"},
+		"duplicate":   {http.StatusOK, `"result":{"tools":[],"tools":[]}`, "duplicate name"},
+		"unavailable": {http.StatusServiceUnavailable, `"error":{"code":-32000,"message":"busy"}`, "503"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var mended atomic.Bool
+			s := startStub(t, v2511, `{"tools":{}}`, func(method string, _ json.RawMessage) (int, string) {
+				switch {
+				case method != "tools/list":
+					return 0, ""
+				case mended.Load():
+					return http.StatusOK, `"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`
+				}
+				return bad.status, bad.members
+			})
+			r := start(t, nil, setup{version: v2506, url: s.URL + "/mcp"})
+			if err := r.host.WaitStderr(r.ctx, "list of tools cannot be read"); err != nil {
+				t.Fatalf("%v\n%s", err, r.host.Stderr())
+			}
+			if log := r.host.Stderr(); !strings.Contains(log, bad.says) {
+				t.Errorf("the log does not say %q: %s", bad.says, log)
+			}
+			if got := r.tool("mcpbridge_job", "{}").Text(); !strings.Contains(got, "list of tools cannot be read") || !strings.Contains(got, bad.says) {
+				t.Errorf("mcpbridge_job: %s", got)
+			}
+			mended.Store(true)
+			r.knowTools()
+			if got := r.tool("mcpbridge_job", "{}").Text(); strings.Contains(got, "cannot be read") {
+				t.Errorf("mcpbridge_job, once it can be read: %s", got)
+			}
+		})
 	}
 }
