@@ -133,7 +133,7 @@ func (x *exchange) startClock() {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.clock = newClock(x.began, answer, giveUp, x.answerDeadline,
+	x.clock = newClock(x.began.Add(x.stood), answer, giveUp, x.answerDeadline,
 		func() { x.cancel(limitReached("--job-timeout")) })
 }
 

@@ -27,6 +27,7 @@ type exchange struct {
 	method  string
 	profile *profile
 	began   time.Time
+	stood   time.Duration // the time in which a person was asked before anything was sent
 
 	tool      *tool  // of a tools/call, if it is known
 	toolName  string // as the host wrote it
@@ -145,7 +146,9 @@ func (x *exchange) forward() {
 	close(x.decided)
 	if sent {
 		x.deliverUntilDone()
+		return
 	}
+	x.bridge.unpark(x)
 }
 
 // deliverUntilDone makes deliveries until one is the last.

@@ -186,12 +186,21 @@ func (x *exchange) ownResult(result []byte) [][]byte {
 	return resultLine(x.id, result)
 }
 
-// answerHeld answers a call that the guard or its key held back. What the
-// journal keeps for x is given back if x's host cannot have it.
-func (k *keeper) answerHeld(x *exchange, b jobs.Begun) {
-	if !k.answerFrom(x, b) {
+// answerHeld answers a call that the guard or its key held back, and reports
+// whether it is to be sent after all, on a person's word. What the journal keeps
+// for x is given back if x's host cannot have it.
+func (k *keeper) answerHeld(x *exchange, b jobs.Begun) (send bool) {
+	told, rule := k.answerFrom(x, b)
+	if !told {
 		k.release(b)
 	}
+	switch rule {
+	case ruledFree:
+		return k.begin(x)
+	case ruledSend:
+		return true
+	}
+	return false
 }
 
 // release lets the next caller have the end that was kept for a call which
@@ -202,30 +211,39 @@ func (k *keeper) release(b jobs.Begun) {
 	}
 }
 
-// answerFrom is answerHeld, and reports whether the host was told of an end.
-func (k *keeper) answerFrom(x *exchange, b jobs.Begun) bool {
+// answerFrom answers a call from an earlier job, unless a person rules otherwise.
+// It reports whether the host was told of an end.
+func (k *keeper) answerFrom(x *exchange, b jobs.Begun) (bool, ruling) {
 	job := b.Job
 	if b.Claimed {
 		k.recover(job)
 	}
 	switch b.Hold {
 	case jobs.KeptEnd, jobs.KeyedEnd:
-		return k.answerEnd(x, &job, true)
+		return k.answerEnd(x, &job, true), ruledTold
 	case jobs.Joined:
 		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
 		if job.State.Settled() {
-			return k.answerEnd(x, &job, true)
+			return k.answerEnd(x, &job, true), ruledTold
 		}
 	}
 	job = k.lookAfter(x.ctx, job)
 	if job.State.Settled() {
-		return k.answerEnd(x, &job, true)
+		return k.answerEnd(x, &job, true), ruledTold
+	}
+	if !b.OtherArguments {
+		switch rule := k.personRules(x, &job); {
+		case rule != noWord:
+			return false, rule
+		case job.State.Settled():
+			return k.answerEnd(x, &job, true), ruledTold
+		}
 	}
 	// The same question again, for a call that a question holds open.
 	if !k.askForJob(x, &job) {
 		k.answerOpen(x, &job, k.waysOut(&job, b))
 	}
-	return false
+	return false, ruledTold
 }
 
 // waysOut says how a call that is held back can be sent after all.

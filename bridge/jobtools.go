@@ -354,24 +354,6 @@ func (k *keeper) settle(x *exchange, job jobs.Job, r jobs.Resolution) {
 	}
 }
 
-// personAgrees asks the person, where the host can, whether a destructive call
-// may be sent again.
-func (k *keeper) personAgrees(x *exchange, job *jobs.Job) bool {
-	if x.profile.era != legacyEra || !x.profile.declares("elicitation") {
-		return false
-	}
-	question := fmt.Sprintf("The outcome of %q on server %s (%s ago) is unknown. Send the same call again? It may act twice.", cut(job.Tool, 80), job.Server, age(time.Since(job.CreatedAt)))
-	ctx, cancel := context.WithTimeout(x.ctx, k.bridge.cfg.InputTimeout)
-	defer cancel()
-	result, _, err := k.bridge.host.Ask(ctx, "elicitation/create", concat(`{"message":`, quote(question),
-		`,"requestedSchema":{"type":"object","properties":{"send_again":{"type":"boolean","description":"send the call again"}},"required":["send_again"]}}`))
-	if err != nil {
-		return false
-	}
-	action, _ := jsonrpc.String(jsonrpc.Get(result, "action"))
-	return action == "accept" && string(getPointer(result, "/content/send_again")) == "true"
-}
-
 // sendAgain delivers the call of a job that was begun by a resolution, and
 // answers x with what comes of it.
 func (k *keeper) sendAgain(x *exchange, b jobs.Begun) {

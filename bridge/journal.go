@@ -33,6 +33,7 @@ type Journal interface {
 
 	Settle(ctx context.Context, h jobs.Handle, seen jobs.Seen, e jobs.End) (jobs.Job, error)
 	Working(ctx context.Context, h jobs.Handle, seen jobs.Seen, why string) (jobs.Job, error)
+	PutToUser(ctx context.Context, h jobs.Handle) (first bool, err error)
 	Resolve(ctx context.Context, h jobs.Handle, seen jobs.Seen, r jobs.Resolution) (jobs.Job, jobs.Begun, error)
 
 	Lost(ctx context.Context, a jobs.Account, limit int) ([]jobs.Job, error)

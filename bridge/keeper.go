@@ -173,8 +173,7 @@ func (k *keeper) begin(x *exchange) bool {
 	switch {
 	case errors.Is(err, jobs.ErrRoundUsed):
 		k.bridge.counters.Deduplicated(x.counterName())
-		k.answerHeld(x, round)
-		return false
+		return k.answerHeld(x, round)
 	case err != nil && !errors.Is(err, jobs.ErrNoSuchRound):
 		x.answerOurs(x.notJournaled(err), x.notSent("journal unavailable"))
 		return false
@@ -199,8 +198,7 @@ func (k *keeper) begin(x *exchange) bool {
 		return false
 	case b.Hold != jobs.NotHeld:
 		k.bridge.counters.Deduplicated(x.counterName())
-		k.answerHeld(x, b)
-		return false
+		return k.answerHeld(x, b)
 	}
 	k.take(x, b)
 	return true

@@ -148,9 +148,10 @@ type Job struct {
 	Owner     string `json:"owner"`            // the process that may finish it
 	Waiter    string `json:"waiter,omitempty"` // the process in which a host waits for its answer
 	HandleOut bool   `json:"handleOut,omitempty"`
-	Told      bool   `json:"told,omitempty"`   // a host has its end
-	Read      bool   `json:"read,omitempty"`   // its end was read by handle
-	Warned    bool   `json:"warned,omitempty"` // a repeat after the guard's window said so
+	Told      bool   `json:"told,omitempty"`      // a host has its end
+	Read      bool   `json:"read,omitempty"`      // its end was read by handle
+	Warned    bool   `json:"warned,omitempty"`    // a repeat after the guard's window said so
+	PutToUser bool   `json:"putToUser,omitempty"` // a person was asked what became of it
 
 	// ToldEnds are the ends that hosts were told while the job had none, by where
 	// they were told: what is an end there stays one. See Journal.TellEnd.

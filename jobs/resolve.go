@@ -74,6 +74,22 @@ func (j *Journal) Resolve(ctx context.Context, h Handle, seen Seen, r Resolution
 	return job, Begun{}, err
 }
 
+// PutToUser records that a person is about to be asked what became of an unknown
+// outcome; first is false if one was before: once is enough.
+func (j *Journal) PutToUser(ctx context.Context, h Handle) (first bool, err error) {
+	_, err = j.change(ctx, h, func(t *txn, job *Job) error {
+		if job.State != OutcomeUnknown {
+			return fmt.Errorf("ask about job %s: it is %s: %w", h, job.State, ErrNotUnknown)
+		}
+		if first = !job.PutToUser; first {
+			job.PutToUser = true
+			job.observe(t.now, "put to the user", "")
+		}
+		return nil
+	})
+	return first, err
+}
+
 func (t *txn) resolve(j *Job, seen Seen, r Resolution, e End) error {
 	if j.State != OutcomeUnknown {
 		return fmt.Errorf("resolve job %s: it is %s: %w", j.Handle, j.State, ErrNotUnknown)

@@ -61,6 +61,7 @@ var cases = []struct {
 	{"a late end is evidence", lateEnd},
 	{"first settled state stays", firstStays},
 	{"resolution by person and model", resolution},
+	{"a person is asked once", putToUser},
 	{"send again", sendAgain},
 	{"send again by a model needs a person", sendAgainDestructive},
 	{"asks reach the owner and come back", asks},
@@ -682,6 +683,20 @@ func (h *harness) clear() error {
 		}
 	}
 	return nil
+}
+
+func putToUser(h *harness) {
+	job := h.sent(h.j, call(`{}`))
+	_, err := h.j.PutToUser(ctx, job.Handle)
+	h.refused(err, jobs.ErrNotUnknown)
+	h.finish(h.j, job.Handle, jobs.End{State: jobs.OutcomeUnknown, Evidence: "timeout"})
+	for n, j := range []*jobs.Journal{h.open(), h.open(), h.j} {
+		first, err := j.PutToUser(ctx, job.Handle)
+		h.ok(err)
+		if first != (n == 0) {
+			h.Fatalf("process %d is the first: %v", n, first)
+		}
+	}
 }
 
 func sendAgain(h *harness) {

@@ -55,3 +55,88 @@ func TestQuestionOutlivesItsHost(t *testing.T) {
 	}
 	w.once("ask")
 }
+
+// says answers the form about an unknown outcome.
+func says(action, outcome string) func(string, json.RawMessage) (any, error) {
+	return func(string, json.RawMessage) (any, error) {
+		return map[string]any{"action": action, "content": map[string]any{"outcome": outcome}}, nil
+	}
+}
+
+// The person at a host that shows forms is asked once, when a call is held back
+// because the outcome of an equal one is unknown, and rules what becomes of it.
+func TestPersonIsAskedOnTheFirstRepeat(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		action, outcome string
+		word            word
+		requests        int // that the server has had in the end
+		state           jobs.State
+	}{
+		{"accept", "happened", settled, 1, jobs.Completed},
+		{"accept", "did_not_happen", result, 2, jobs.Failed},
+		{"accept", "send_again", result, 2, jobs.Failed},
+		{"accept", "perhaps", unknown, 1, jobs.OutcomeUnknown},
+		{"decline", "", unknown, 1, jobs.OutcomeUnknown},
+	} {
+		t.Run(c.action+" "+c.outcome, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, bridgetest.Options{Era: bridgetest.Legacy, NoEventIDs: true})
+			h := w.alone().lose("drop_entry", `{"key":"one"}`)
+			l := w.startHost(bridgetest.HostOptions{Command: w.command("--linger=0"), Dir: w.home, Capabilities: canBeAsked, Answer: says(c.action, c.outcome)})
+			l.call("drop_entry", `{"key":"one"}`).must(t, c.word)
+			asked := l.host.Requests()
+			if len(asked) != 1 || !strings.Contains(string(asked[0].Params), "drop_entry") || !strings.Contains(string(asked[0].Params), "crm") {
+				t.Fatalf("asked: %+v", asked)
+			}
+			if n := w.up.Ledger().Deliveries("drop_entry"); n != c.requests {
+				t.Errorf("%d requests, want %d", n, c.requests)
+			}
+			j := w.find(h)
+			if j.State != c.state || c.state != jobs.OutcomeUnknown && j.Evidence != jobs.ResolvedByUser {
+				t.Errorf("the earlier call is %s, %s", j.State, j.Evidence)
+			}
+			if next := j.SupersededBy; (next != "") != (c.outcome == "send_again") {
+				t.Errorf("superseded by %q", next)
+			}
+			if c.state == jobs.OutcomeUnknown { // once is enough
+				l.call("drop_entry", `{"key":"one"}`).must(t, unknown)
+				if n := len(l.host.Requests()); n != 1 {
+					t.Errorf("asked %d times", n)
+				}
+			}
+		})
+	}
+}
+
+// A modern host is asked by way of a round of its call, and its answer comes with
+// the next one.
+func TestPersonIsAskedInARound(t *testing.T) {
+	t.Parallel()
+	w := newCalls(t)
+	h := w.alone().lose("add_entry", `{"key":"one"}`)
+	l := w.startHost(bridgetest.HostOptions{Command: w.command("--linger=0"), Dir: w.home, Capabilities: canBeAsked})
+	var asks struct {
+		ResultType    string
+		RequestState  string
+		InputRequests map[string]struct{ Method string }
+	}
+	r := l.request("tools/call", bridgetest.ToolParams("add_entry", `{"key":"one"}`))
+	if err := json.Unmarshal(r.Result, &asks); err != nil || asks.ResultType != "input_required" || len(asks.InputRequests) != 1 {
+		t.Fatalf("%v: %s", err, r.Raw)
+	}
+	for id, q := range asks.InputRequests {
+		if q.Method != "elicitation/create" {
+			t.Errorf("asked by %s", q.Method)
+		}
+		answer := fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"outcome":"did_not_happen"}}}}`, asks.RequestState, id)
+		params := bridgetest.ToolParams("add_entry", `{"key":"one"}`)
+		l.told(l.request("tools/call", params[:len(params)-1]+answer)).must(t, result)
+	}
+	if j := w.find(h); j.State != jobs.Failed || j.Evidence != jobs.ResolvedByUser || j.Effect != jobs.None {
+		t.Errorf("the earlier call is %s, %s, %s", j.State, j.Evidence, j.Effect)
+	}
+	if n := w.up.Ledger().Deliveries("add_entry"); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
