@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 )
 
@@ -125,7 +125,8 @@ func endCode(j *jobs.Job, lost bool) error {
 // A progressLine shows on a terminal how far a job is; elsewhere it is silent.
 type progressLine struct {
 	w     io.Writer // nil: silent
-	width int       // of what stands there
+	bar   *progressbar.ProgressBar
+	share bool // the bar shows a share; else how long it takes, and that something moves
 }
 
 func newProgressLine(f *os.File) *progressLine {
@@ -135,35 +136,52 @@ func newProgressLine(f *os.File) *progressLine {
 	return &progressLine{w: f}
 }
 
-const barWidth = 24
+const (
+	barWidth = 24
+	barSteps = 1000
+	barWords = 44 // runes beside a bar, so that a line of 80 has room for both
+	lineEnd  = 70 // runes of a line without one
+)
+
+// newBar is a bar of shares, or one of unknown length. It draws when it is told
+// to and at no other time.
+func newBar(w io.Writer, share bool) *progressbar.ProgressBar {
+	steps := -1
+	if share {
+		steps = barSteps
+	}
+	return progressbar.NewOptions(steps, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(barWidth),
+		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "#", SaucerPadding: ".", BarStart: "[", BarEnd: "]"}),
+		progressbar.OptionSpinnerType(9), progressbar.OptionSetSpinnerChangeInterval(0),
+		progressbar.OptionSetElapsedTime(false), progressbar.OptionSetPredictTime(false), progressbar.OptionShowDescriptionAtLineEnd())
+}
 
 func (p *progressLine) draw(j *jobs.Job, now time.Time) {
 	if p.w == nil {
 		return
 	}
-	line := printable(j.Tool) + " "
-	if n := j.Progress; n != nil && n.Total > 0 {
-		line += bar(n.Progress/n.Total) + " "
+	n := j.Progress
+	share := n != nil && n.Total > 0
+	if p.bar == nil || p.share != share {
+		p.clear()
+		p.bar, p.share = newBar(p.w, share), share
 	}
-	line += ago(now.Sub(j.CreatedAt))
-	if words := progressWords(j.Progress); words != "" {
-		line += "  " + words
+	words, room := printable(j.Tool)+" "+ago(now.Sub(j.CreatedAt)), lineEnd
+	if more := progressWords(n); more != "" {
+		words += "  " + more
 	}
-	if r := []rune(line); len(r) > 78 {
-		line = string(r[:78])
+	if share {
+		room = barWords
+		_ = p.bar.Set(int(min(barSteps-1, max(0, barSteps*n.Progress/n.Total)))) // the last step would end the bar
 	}
-	width := len([]rune(line))
-	fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-width)))
-	p.width = width
-}
-
-func bar(share float64) string {
-	n := int(min(1, max(0, share)) * barWidth)
-	return "[" + strings.Repeat("#", n) + strings.Repeat(".", barWidth-n) + "]"
+	if r := []rune(words); len(r) > room {
+		words = string(r[:room])
+	}
+	p.bar.Describe(words)
 }
 
 func (p *progressLine) clear() {
-	if p.w != nil && p.width > 0 {
-		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.width))
+	if p.bar != nil {
+		_ = p.bar.Clear() // a terminal that cannot be written shows nothing either
 	}
 }
