@@ -257,6 +257,25 @@ func eventually(t *testing.T, ok func() bool) {
 	}
 }
 
+// idleCloser closes connections that were idle for so long; what comes within the
+// crossing before that is read by nobody.
+func idleCloser(idle, crossing time.Duration) func(*raw, net.Conn) {
+	return func(s *raw, conn net.Conn) {
+		r := bufio.NewReader(conn)
+		for {
+			rested := time.Now()
+			conn.SetReadDeadline(rested.Add(idle))
+			if _, err := r.Peek(1); err != nil || time.Since(rested) > idle-crossing {
+				return
+			}
+			if _, err := s.read(r); err != nil {
+				return
+			}
+			io.WriteString(conn, okReply)
+		}
+	}
+}
+
 // A server closes idle connections after 1.5 s, and 50 writes arrive around
 // that moment. One that comes in the last 300 ms crosses the close on its way:
 // it is read by nobody. None may.
@@ -266,20 +285,7 @@ func TestWritesNeverMeetIdleClose(t *testing.T) {
 		t.Skip("takes 5 s of real time: the idle limit of a server")
 	}
 	const idle = 1500 * time.Millisecond
-	s := serveRaw(t, func(s *raw, conn net.Conn) {
-		r := bufio.NewReader(conn)
-		for {
-			rested := time.Now()
-			conn.SetReadDeadline(rested.Add(idle))
-			if _, err := r.Peek(1); err != nil || time.Since(rested) > idle-300*time.Millisecond {
-				return
-			}
-			if _, err := s.read(r); err != nil {
-				return
-			}
-			io.WriteString(conn, okReply)
-		}
-	})
+	s := serveRaw(t, idleCloser(idle, 300*time.Millisecond))
 	var reused atomic.Int64
 	var group sync.WaitGroup
 	for i := range 10 {

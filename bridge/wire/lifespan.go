@@ -18,13 +18,13 @@ const (
 type lifespan struct {
 	most time.Duration // how long a connection is trusted at best
 
-	kept     bool          // one was alive after keptRest
+	longest  time.Duration // the rest after which one was alive
 	shortest time.Duration // the rest after which one was closed, below most
 	noticed  time.Time     // when such an end was last seen; zero: never
 }
 
 // outlived notes that a connection is alive after a rest.
-func (l *lifespan) outlived(rest time.Duration) { l.kept = l.kept || rest >= keptRest }
+func (l *lifespan) outlived(rest time.Duration) { l.longest = max(l.longest, rest) }
 
 // ended notes that the server closed a connection after a rest.
 func (l *lifespan) ended(rest time.Duration, now time.Time) {
@@ -41,15 +41,19 @@ func (l *lifespan) remembers(now time.Time) bool {
 	return !l.noticed.IsZero() && rest(l.noticed, now) < lifespanMemory
 }
 
-// trusted returns below which rest a connection may carry a write.
+// trusted returns below which rest a connection may carry a write: half of what
+// one has outlived, so that the server's limit is met by none before it is known,
+// and half of the rest after which one was closed.
 func (l *lifespan) trusted(now time.Time) time.Duration {
-	switch {
-	case !l.kept:
-		return 0
-	case !l.remembers(now):
-		return l.most
-	case l.shortest/2 < keptRest:
+	if l.longest < keptRest {
 		return 0
 	}
-	return min(l.most, l.shortest/2)
+	limit := min(l.most, l.longest/2)
+	if !l.remembers(now) {
+		return limit
+	}
+	if l.shortest/2 < keptRest {
+		return 0
+	}
+	return min(limit, l.shortest/2)
 }

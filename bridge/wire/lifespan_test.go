@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestServerThatKeepsNoConnection(t *testing.T) {
 		}
 	})
 	c := client(t, s.url)
-	c.pool.life.kept = false // nothing is known of the server yet
+	c.pool.life.longest = 0 // nothing is known of the server yet
 	for n := range writes {
 		if n%3 == 0 { // a read, which may meet the end of a connection, and teaches
 			r := post("read")
@@ -45,6 +46,41 @@ func TestServerThatKeepsNoConnection(t *testing.T) {
 		if body := fmt.Sprint("write ", n); arrived[body] != 1 {
 			t.Errorf("%q arrived %d times", body, arrived[body])
 		}
+	}
+}
+
+// A server keeps connections, but for less than a write trusts one at best. The
+// bridge does not know that, and loses no write while it finds out.
+func TestWritesNeverMeetAnUnknownIdleClose(t *testing.T) {
+	t.Parallel()
+	const idle, crossing = 800 * time.Millisecond, 200 * time.Millisecond
+	s := serveRaw(t, idleCloser(idle, crossing))
+	var reused atomic.Int64
+	var group sync.WaitGroup
+	for i := range 10 {
+		c := client(t, s.url)
+		c.pool.life.longest = 0 // nothing is known of the server yet
+		group.Go(func() {
+			for n, pause := range []time.Duration{idle / 2, idle / 16, idle - crossing/2, idle - crossing*3/4, 0} {
+				resp, err := c.Do(bounded(t), post(fmt.Sprintf("%d-%d", i, n)))
+				if err != nil {
+					t.Errorf("write %d-%d: %v", i, n, err)
+					return
+				}
+				resp.Drain(time.Second)
+				if resp.Reused {
+					reused.Add(1)
+				}
+				<-time.After(pause)
+			}
+		})
+	}
+	group.Wait()
+	if n := len(s.ledger()); n != 50 {
+		t.Errorf("%d writes arrived, want 50", n)
+	}
+	if reused.Load() == 0 {
+		t.Error("no connection was ever used twice: this proves nothing")
 	}
 }
 
@@ -86,13 +122,16 @@ func TestLifespan(t *testing.T) {
 	}{
 		"nothing known":                 {func(*lifespan) {}, 0},
 		"alive after no rest to name":   {func(l *lifespan) { l.outlived(keptRest - 1) }, 0},
-		"alive after a rest":            {func(l *lifespan) { l.outlived(keptRest) }, most},
-		"ended late":                    {func(l *lifespan) { l.outlived(keptRest); l.ended(most, now) }, most},
-		"ended early":                   {func(l *lifespan) { l.outlived(keptRest); l.ended(most/2, now) }, most / 4},
-		"ended at once":                 {func(l *lifespan) { l.outlived(keptRest); l.ended(-time.Millisecond, now) }, 0},
-		"the earliest end counts":       {func(l *lifespan) { l.outlived(keptRest); l.ended(most/2, now); l.ended(most-1, now) }, most / 4},
-		"an early end long ago":         {func(l *lifespan) { l.outlived(keptRest); l.ended(0, now.Add(-lifespanMemory)) }, most},
-		"an early end, and a later one": {func(l *lifespan) { l.outlived(keptRest); l.ended(0, now.Add(-lifespanMemory)); l.ended(most/2, now) }, most / 4},
+		"alive after a rest":            {func(l *lifespan) { l.outlived(keptRest) }, keptRest / 2},
+		"alive after several":           {func(l *lifespan) { l.outlived(most); l.outlived(keptRest) }, most / 2},
+		"alive after a long rest":       {func(l *lifespan) { l.outlived(time.Hour) }, most},
+		"ended late":                    {func(l *lifespan) { l.outlived(time.Hour); l.ended(most, now) }, most},
+		"ended early":                   {func(l *lifespan) { l.outlived(time.Hour); l.ended(most/2, now) }, most / 4},
+		"ended early, seen for less":    {func(l *lifespan) { l.outlived(keptRest); l.ended(most/2, now) }, keptRest / 2},
+		"ended at once":                 {func(l *lifespan) { l.outlived(time.Hour); l.ended(-time.Millisecond, now) }, 0},
+		"the earliest end counts":       {func(l *lifespan) { l.outlived(time.Hour); l.ended(most/2, now); l.ended(most-1, now) }, most / 4},
+		"an early end long ago":         {func(l *lifespan) { l.outlived(time.Hour); l.ended(0, now.Add(-lifespanMemory)) }, most},
+		"an early end, and a later one": {func(l *lifespan) { l.outlived(time.Hour); l.ended(0, now.Add(-lifespanMemory)); l.ended(most/2, now) }, most / 4},
 	} {
 		l := &lifespan{most: most}
 		test.learn(l)

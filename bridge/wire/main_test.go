@@ -42,7 +42,7 @@ func client(t *testing.T, target string, options ...func(*Config)) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.pool.life.kept = true // as after the first tenth of a second with a server that keeps connections
+	c.pool.life.longest = time.Hour // as of a server that was seen to keep connections
 	t.Cleanup(c.Close)
 	return c
 }

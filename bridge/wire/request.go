@@ -18,8 +18,8 @@ type Request struct {
 	// twice. Over HTTP/1.1 it uses a connection last used less than
 	// Config.FreshFor ago, or dials: servers close idle connections at the very
 	// moment at which we send, and that race would be an unknown outcome. It
-	// dials always where the server was not seen to keep connections, and sooner
-	// where one was seen to end sooner.
+	// dials sooner, by half, where no connection was seen to last longer, or one to
+	// end; and always where the server was not seen to keep connections.
 	Write bool
 }
 
