@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/stdio"
 )
 
 // What a host left open by mistake is not held by a worker that outlives it.
@@ -121,4 +122,54 @@ func TestHostProcessGone(t *testing.T) {
 	}
 	_, _ = io.Copy(io.Discard, out)
 	_ = cmd.Wait()
+}
+
+// A worker that a passed signal ends before it could listen to it has left as it
+// was told to; one that another signal ends has not.
+func TestSignalMeetsAWorkerThatDoesNotListenYet(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		passed, deadly syscall.Signal
+		want           int
+	}{
+		{syscall.SIGTERM, 0, exitOK},
+		{syscall.SIGHUP, 0, exitOK},
+		{0, syscall.SIGKILL, 128 + int(syscall.SIGKILL)},
+	} {
+		lifeEnd, life, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release, releaseEnd, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sleep, err := exec.LookPath("sleep")
+		if err != nil {
+			t.Skip("there is no sleep to stand for the worker")
+		}
+		f := &front{signals: make(chan os.Signal, 1), life: life, release: release}
+		f.worker, err = syscall.ForkExec(sleep, []string{"sleep", "600"}, &syscall.ProcAttr{
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), lifelineFD: lifeEnd.Fd(), releaseFD: releaseEnd.Fd()},
+		})
+		for _, file := range []*os.File{null, lifeEnd, releaseEnd} {
+			_ = file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.passed != 0 {
+			f.signals <- c.passed
+		} else if err := syscall.Kill(f.worker, c.deadly); err != nil {
+			t.Fatal(err)
+		}
+		if code := f.wait(stdio.CurrentParent()); code != c.want {
+			t.Errorf("%v passed on, %v met it: exit code %d, want %d", c.passed, c.deadly, code, c.want)
+		}
+		_, _ = life.Close(), release.Close()
+	}
 }

@@ -90,10 +90,11 @@ func (f *front) wait(parent stdio.Parent) (code int) {
 	look := time.NewTicker(parentLook)
 	defer look.Stop()
 	var leave <-chan time.Time
+	var passed os.Signal
 	for {
 		select {
-		case s := <-f.signals:
-			_ = syscall.Kill(f.worker, s.(syscall.Signal))
+		case passed = <-f.signals:
+			_ = syscall.Kill(f.worker, passed.(syscall.Signal))
 			if leave == nil {
 				leave = time.After(frontLeaves)
 			}
@@ -101,7 +102,7 @@ func (f *front) wait(parent stdio.Parent) (code int) {
 			if letGo {
 				return exitOK
 			}
-			return awaitExit(f.worker)
+			return f.worked(passed)
 		case <-leave:
 			return exitOK
 		case <-look.C:
@@ -111,6 +112,16 @@ func (f *front) wait(parent stdio.Parent) (code int) {
 			}
 		}
 	}
+}
+
+// worked is the exit code of a worker that has ended. One that a signal of the
+// front's met before it could listen to it left as it was told to.
+func (f *front) worked(passed os.Signal) int {
+	code := awaitExit(f.worker)
+	if s, ok := passed.(syscall.Signal); ok && code == 128+int(s) {
+		return exitOK
+	}
+	return code
 }
 
 // awaitRelease reports whether the worker let go of the host. If not, it ended:
