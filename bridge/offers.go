@@ -47,6 +47,7 @@ type offer struct {
 	handshake *handshake
 	told      *catalogue // what the host was last told
 	toldNone  bool       // the host was told of the bridge's own tools only
+	gotNone   bool       // the last list that the host asked for was that
 	fetching  bool
 	again     bool          // fetch once more when the fetch under way is done
 	noticed   bool          // the server said that the list changed, and nobody has looked since
@@ -152,7 +153,7 @@ func (o *offers) catalogue(ctx context.Context, p *profile, limit time.Duration)
 	if f.catalogue != nil {
 		c = f.catalogue
 	}
-	f.told, f.toldNone = c, c == nil
+	f.told, f.toldNone, f.gotNone = c, c == nil, c == nil
 	if c != nil && o.mayBeStale(f) {
 		o.beginSoon(f)
 	}
@@ -375,6 +376,19 @@ func (o *offers) unreadable(why string) {
 	if tell {
 		o.log.Warn("the server's list of tools cannot be read; it is asked for again and again", "reason", why)
 	}
+}
+
+// gotNone reports whether the host has the bridge's own tools only: it did not
+// ask again since the server's are known, as some never do.
+func (o *offers) gotNone() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range o.all {
+		if f.gotNone {
+			return true
+		}
+	}
+	return false
 }
 
 // trouble is why the list of tools could not be read the last time, "" if it

@@ -78,8 +78,10 @@ func (b *Bridge) statusText() string {
 	case up != nil && b.offers.trouble() != "":
 		return fmt.Sprintf("Server %s is connected (%s%s), but its list of tools cannot be read: %s. mcpbridge goes on trying and announces the tools when they come.",
 			b.cfg.Server, up.era(), b.accountText(), b.offers.trouble())
-	case up != nil:
+	case up != nil && b.offers.gotNone():
 		return fmt.Sprintf("Server %s is connected (%s%s). List the tools again to see them.", b.cfg.Server, up.era(), b.accountText())
+	case up != nil:
+		return fmt.Sprintf("Server %s is connected (%s%s).", b.cfg.Server, up.era(), b.accountText())
 	case failure != "":
 		return fmt.Sprintf("Server %s cannot be reached at the moment: %s. mcpbridge goes on trying and announces the tools when it is there.",
 			b.cfg.Server, strings.TrimRight(failure, ". "))
