@@ -87,7 +87,9 @@ func (x *exchange) setTool(name string) {
 // notSent is the verdict about a request that the bridge itself kept back.
 func (x *exchange) notSent(why string) *classify.Verdict {
 	x.evidence.setBy(byBridge)
-	return &classify.Verdict{Layer: classify.Transport, Outcome: classify.Unreachable, Effect: classify.None, Why: why}
+	v := new(classify.Verdict)
+	v.Layer, v.Outcome, v.Effect, v.Why = classify.Transport, classify.Unreachable, classify.None, why
+	return v
 }
 
 // overloaded refuses a request that the bridge has no room for.

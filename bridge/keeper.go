@@ -169,6 +169,12 @@ func (k *keeper) begin(x *exchange) bool {
 	if choice == JournalOff || !effective(x.class) {
 		return k.repeatOfRead(x)
 	}
+	return k.beginJournaled(x, choice)
+}
+
+// beginJournaled is begin for a call that may have an effect. Reads do without
+// the room that it takes on their stacks.
+func (k *keeper) beginJournaled(x *exchange, choice JournalChoice) bool {
 	round, err := k.nextRound(x)
 	switch {
 	case errors.Is(err, jobs.ErrRoundUsed):
@@ -498,9 +504,12 @@ func (k *keeper) repeatOfRead(x *exchange) bool {
 			same = other
 		}
 	}
-	if same == nil {
-		return true
-	}
+	return same == nil || k.joinRead(x, same)
+}
+
+// joinRead answers x with the handle of the same read, if that still is one that
+// works.
+func (k *keeper) joinRead(x, same *exchange) (send bool) {
 	job, err := k.journal.Find(x.ctx, same.handle())
 	if err != nil || job.State != jobs.Working {
 		return true
