@@ -24,7 +24,7 @@ func (c *Client) acquire(ctx context.Context, write bool) (*conn, bool, *Failure
 				return nil, false, f
 			}
 		default:
-			cn, f := c.dialer.dial(ctx)
+			cn, f := c.dialer.aside(ctx)
 			f = c.pool.landed(got.lead, cn, f, ctx.Err() != nil)
 			if f == nil && cn.http2 != nil {
 				c.pool.watch(cn)

@@ -65,6 +65,18 @@ func newDialer(target *url.URL, via route, trust *tls.Config, timeout time.Durat
 	return d
 }
 
+// aside is dial on a stack of its own: connecting takes more of it than the caller
+// needs for all the time that it then waits for an answer.
+func (d *dialer) aside(ctx context.Context) (cn *conn, f *Failure) {
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		cn, f = d.dial(ctx)
+	}()
+	<-made
+	return cn, f
+}
+
 // dial returns a new connection with one request reserved on it.
 func (d *dialer) dial(ctx context.Context) (*conn, *Failure) {
 	limited, cancel := context.WithTimeoutCause(ctx, d.timeout, errConnectTimeout)
