@@ -18,7 +18,7 @@ const (
 	keepAlive        = 15 * time.Second // TCP: idle time before a probe, and between probes
 	keepAliveCount   = 4                // probes without answer until the peer counts as dead
 	maxResponseHead  = 1 << 20          // bytes of a response head
-	http1Buffer      = 4 << 10          // bytes; a usual request leaves in one segment
+	http1Buffer      = 2 << 10          // bytes, each way; a usual request leaves in one segment
 	protocolHTTP2    = "h2"             // ALPN, RFC 9113, section 3.2
 	protocolHTTP1    = "http/1.1"       // ALPN, RFC 7301
 	networkTCP       = "tcp"
