@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -136,4 +138,41 @@ func fenced(t *testing.T, language, holds string) string {
 	}
 	t.Fatalf("README.md has no %s with %s", language, holds)
 	return ""
+}
+
+// Each test that README.md names as the proof of a row exists, with the part of it
+// that is named.
+func TestReadmeProofs(t *testing.T) {
+	t.Parallel()
+	sources := map[string]string{} // by test
+	err := filepath.WalkDir(filepath.Dir(readmePath), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			sources[string(m[1])] += string(text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, survives, _ := strings.Cut(readme(t), "| What goes |")
+	survives, _, _ = strings.Cut(survives, "\n\n")
+	for _, row := range strings.Split(survives, "\n")[2:] {
+		if cells := strings.Split(strings.Trim(row, "|"), "|"); !strings.Contains(cells[len(cells)-1], "`Test") {
+			t.Errorf("README.md names no test for %s", row)
+		}
+	}
+	named := regexp.MustCompile("`(Test\\w+)(?:/(\\w+))?`").FindAllStringSubmatch(readme(t), -1)
+	if len(named) == 0 {
+		t.Error("README.md names no test")
+	}
+	for _, m := range named {
+		source, part := sources[m[1]], strings.ReplaceAll(m[2], "_", " ")
+		if source == "" || !strings.Contains(source, `"`+part) {
+			t.Errorf("README.md names the test %s %q, which does not exist", m[1], part)
+		}
+	}
 }
