@@ -182,7 +182,7 @@ func (u *httpSSE) close(context.Context) {
 
 // post sends a notification, or a response to a request of the server.
 func (u *httpSSE) post(ctx context.Context, s *sseSession, body []byte) error {
-	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, URL: s.to, Header: s.headers(), Body: body},
+	r := u.endpoint.send(ctx, &wire.Request{Method: http.MethodPost, URL: s.to.Load(), Header: s.headers(), Body: body},
 		classify.Expectation{Protocol: s.handshake.Version, Session: true}, deaf{})
 	defer r.done()
 	r.judge()

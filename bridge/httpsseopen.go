@@ -96,8 +96,7 @@ func (u *httpSSE) hold(s *sseSession) {
 		return
 	}
 	late.Stop()
-	s.to = to
-	u.work.Go(func() { u.shake(s) })
+	u.work.Go(func() { u.shake(s, to) })
 	how := u.read(s, events)
 	s.end(how)
 	s.cancel(how)
@@ -146,7 +145,7 @@ func (r *reply) noAddress(ctx context.Context, err error) {
 
 // awaitAddress reads the stream up to its endpoint event: 2024-11-05,
 // transports, "HTTP with SSE".
-func (u *httpSSE) awaitAddress(events *sse.Reader) (*url.URL, error) {
+func (u *httpSSE) awaitAddress(events *sse.Reader) ([]*url.URL, error) {
 	for {
 		ev, err := events.Next()
 		if err != nil {
@@ -154,7 +153,7 @@ func (u *httpSSE) awaitAddress(events *sse.Reader) (*url.URL, error) {
 		}
 		if ev.Type == "endpoint" && !ev.Unfinished {
 			defer free(ev.Release)
-			return postAddress(u.endpoint.cfg.URL, ev.Data)
+			return postAddresses(u.endpoint.cfg.URL, ev.Data)
 		}
 		free(ev.Release)
 	}
@@ -166,9 +165,47 @@ type addressError struct{ why string }
 
 func (e *addressError) Error() string { return "the server's endpoint event " + e.why }
 
-// postAddress resolves the data of an endpoint event against the URL of the
-// stream (RFC 3986, section 5.2). Another origin is refused: credentials and
-// messages go to the configured one only.
+// postAddresses are where messages may go by the data of an endpoint event: what
+// it resolves to against the URL of the stream (RFC 3986, section 5.2), and what
+// it would be if a proxy takes a prefix off the path and the server does not know
+// (a stream at /api/sse whose endpoint is /messages). All are of the configured
+// origin: nothing goes anywhere else.
+func postAddresses(stream *url.URL, data []byte) ([]*url.URL, error) {
+	to, err := postAddress(stream, data)
+	if err != nil {
+		return nil, err
+	}
+	all := []*url.URL{to}
+	ref, err := url.Parse(string(bytes.TrimSpace(data)))
+	if err != nil || !strings.HasPrefix(ref.Path, "/") {
+		return all, nil
+	}
+	prefix := strings.TrimSuffix(stream.EscapedPath(), "/")
+	for range maxPrefixes {
+		prefix = prefix[:max(strings.LastIndexByte(prefix, '/'), 0)]
+		if strings.Trim(prefix, "/") == "" {
+			break
+		}
+		if strings.HasPrefix(to.EscapedPath(), prefix+"/") {
+			continue
+		}
+		below := *to // never parsed as a reference: a path may begin like a host
+		below.RawPath = prefix + to.EscapedPath()
+		if below.Path, err = url.PathUnescape(below.RawPath); err != nil {
+			break
+		}
+		all = append(all, &below)
+	}
+	return all, nil
+}
+
+// maxPrefixes bounds the prefixes that are tried.
+const maxPrefixes = 4
+
+// postAddress resolves the data of an endpoint event. Another host is refused:
+// credentials and messages go to the configured origin only. The same host under
+// another scheme or port is what a server sees of itself behind a proxy: it is
+// read as the configured origin.
 func postAddress(stream *url.URL, data []byte) (*url.URL, error) {
 	ref := string(bytes.TrimSpace(data))
 	if ref == "" {
@@ -177,6 +214,10 @@ func postAddress(stream *url.URL, data []byte) (*url.URL, error) {
 	to, err := stream.Parse(ref)
 	if err != nil {
 		return nil, &addressError{"holds no URL"}
+	}
+	web := strings.EqualFold(to.Scheme, "http") || strings.EqualFold(to.Scheme, "https")
+	if originText(to) != originText(stream) && web && strings.EqualFold(to.Hostname(), stream.Hostname()) {
+		to.Scheme, to.Host = stream.Scheme, stream.Host
 	}
 	if originText(to) != originText(stream) {
 		return nil, &addressError{fmt.Sprintf("points to %s, another origin than %s: nothing is sent there; if a proxy stands between, configure the server's public address there",
@@ -202,10 +243,10 @@ func originText(u *url.URL) string {
 
 // shake makes the handshake of s, whose stream is being read. Only when it has
 // ended does anything else go out.
-func (u *httpSSE) shake(s *sseSession) {
+func (u *httpSSE) shake(s *sseSession, to []*url.URL) {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, initializeTimeout, &ending{byBridge, "the server did not answer initialize in time", classify.Timeout})
 	defer cancel()
-	failed := s.profile.eachVersion(func(version string) *reply { return u.initialize(ctx, s, version) })
+	failed := u.initializeAt(ctx, s, to)
 	if failed != nil {
 		failed.spoken = true
 		s.fail(failed)
@@ -218,6 +259,29 @@ func (u *httpSSE) shake(s *sseSession) {
 	if s.again {
 		u.missed(s)
 	}
+}
+
+// initializeAt makes the handshake where messages are taken: the first address is
+// what the server says, the others are tried where it takes none there.
+func (u *httpSSE) initializeAt(ctx context.Context, s *sseSession, to []*url.URL) *reply {
+	var first *reply
+	for i, address := range to {
+		s.to.Store(address)
+		failed := s.profile.eachVersion(func(version string) *reply { return u.initialize(ctx, s, version) })
+		if failed == nil {
+			if i > 0 {
+				u.log.Info("the server's endpoint event leaves out a prefix of the configured URL: messages go below it")
+			}
+			return nil
+		}
+		if first == nil {
+			first = failed
+		}
+		if status := failed.capture.Status; status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+			break
+		}
+	}
+	return first // what the server says is where it belongs
 }
 
 // missed tells of everything that may have changed while there was no stream.

@@ -168,7 +168,7 @@ func (u *httpSSE) begin(ctx context.Context, s *sseSession, l *letter) *posting 
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &posting{answer: make(chan *reply), left: make(chan struct{}), cancel: cancel}
 	p.unlink = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	req := &wire.Request{Method: http.MethodPost, URL: s.to, Header: l.header, Body: l.body, Write: l.write}
+	req := &wire.Request{Method: http.MethodPost, URL: s.to.Load(), Header: l.header, Body: l.body, Write: l.write}
 	started := u.spawn(func() {
 		defer cancel(nil)
 		defer context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })()

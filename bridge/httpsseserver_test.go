@@ -216,9 +216,10 @@ func TestPostAddress(t *testing.T) {
 		{"http://u/sse", "http://you:secret@u/m", "http://u/m"},
 		{"http://u/sse", "", ""},
 		{"http://u/sse", "http://v/m?s=secret", ""},
-		{"http://u/sse", "http://u:81/m?s=secret", ""},
+		{"http://u/sse", "http://u:81/m?s=1", "http://u/m?s=1"}, // what the server sees of itself
 		{"http://u/sse", "//v/m?s=secret", ""},
-		{"https://u/sse", "http://u/m?s=secret", ""},
+		{"https://u:8443/sse", "http://u/m?s=1", "https://u:8443/m?s=1"},
+		{"https://u/sse", "ftp://u/m?s=secret", ""},
 		{"http://u/sse", "javascript:alert(1)", ""},
 		{"http://u/sse", "http://u/%zz?s=secret", ""},
 		{"http://u/sse", "http://u\x00/?s=secret", ""},
@@ -235,6 +236,70 @@ func TestPostAddress(t *testing.T) {
 			t.Errorf("%q on %s: the error tells a secret: %v", c.data, c.stream, err)
 		case c.want != "" && (err != nil || got.String() != c.want):
 			t.Errorf("%q on %s: %v, %v, want %s", c.data, c.stream, got, err, c.want)
+		}
+	}
+}
+
+// Where a server does not know of the prefix that a proxy takes off, and never
+// another origin.
+func TestHTTPSSEPrefixes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stream, data string
+		want         []string
+	}{
+		{"http://u/sse", "/m", []string{"/m"}},
+		{"http://u/api/sse", "/m?s=%2F1", []string{"/m?s=%2F1", "/api/m?s=%2F1"}},
+		{"http://u/api/v1/sse?k=1", "http://u/m", []string{"/m", "/api/v1/m", "/api/m"}},
+		{"http://u/a%2Fb/sse", "/m%2F", []string{"/m%2F", "/a%2Fb/m%2F"}},
+		{"http://u/api/sse", "/api/m", []string{"/api/m"}},
+		{"http://u/api/v1/sse", "/api/m", []string{"/api/m", "/api/v1/api/m"}},
+		{"http://u/api/sse/", "/m", []string{"/m", "/api/m"}},
+		{"http://u/api/sse", "m", []string{"/api/m"}},
+		{"http://u/api/sse", "?s=1", []string{"/api/sse?s=1"}},
+		{"http://u/1/2/3/4/5/6/sse", "/m", []string{"/m", "/1/2/3/4/5/6/m", "/1/2/3/4/5/m", "/1/2/3/4/m", "/1/2/3/m"}},
+		{"http://u//v/sse", "//u/m", []string{"/m", "//v/m"}},
+	} {
+		stream, err := url.Parse(c.stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := postAddresses(stream, []byte(c.data))
+		if err != nil {
+			t.Errorf("%q on %s: %v", c.data, c.stream, err)
+		}
+		var got []string
+		for _, to := range all {
+			if to.Host != stream.Host || to.Scheme != stream.Scheme {
+				t.Errorf("%q on %s: %s is another origin", c.data, c.stream, to)
+			}
+			got = append(got, to.RequestURI())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q on %s: %q, want %q", c.data, c.stream, got, c.want)
+		}
+	}
+}
+
+// TestHTTPSSEBehindAProxy: the proxy takes /api off and knows nothing else.
+func TestHTTPSSEBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"/messages?s=1", "http://HOST:1/messages?s=1"} {
+		s := &sseServer{}
+		s.post = func(w http.ResponseWriter, _ *jsonrpc.Message, id string) {
+			w.WriteHeader(http.StatusAccepted)
+			s.say(toolResult(id))
+		}
+		s = newSSEServer(t, s)
+		s.Config.Handler = http.NewServeMux()
+		s.Config.Handler.(*http.ServeMux).Handle("/api/", http.StripPrefix("/api", http.HandlerFunc(s.serve)))
+		s.endpoint = strings.Replace(endpoint, "HOST", "127.0.0.1", 1)
+		c := newSSEClient(t, s, "/api/sse")
+		c.wants(c.call(c.ctx, true), classify.ToolSuccess, classify.Reported)
+		for _, r := range s.requests()[1:] {
+			if got := r.Method + " " + r.URL.RequestURI(); got != "POST /messages?s=1" {
+				t.Errorf("%q: %s", endpoint, got)
+			}
 		}
 	}
 }
@@ -281,7 +346,7 @@ func TestHTTPSSENoStream(t *testing.T) {
 		why       string
 		elsewhere bool
 	}{
-		{nil, "http://127.0.0.1:9/messages?s=secret", "points to http://127.0.0.1:9, another origin", false},
+		{nil, "http://127.0.0.9:9/messages?s=secret", "points to http://127.0.0.9:9, another origin", false},
 		{nil, "   ", "endpoint event is empty", false},
 		{answer(405, "text/plain", "no"), "", "HTTP 405", true},
 		{answer(503, "text/plain", "down"), "", "HTTP 503", false},
@@ -573,7 +638,7 @@ func TestHTTPSSEReason(t *testing.T) {
 		{"", http.StatusUnauthorized, "HTTP 401"},
 		{"", http.StatusBadGateway, "HTTP 405"},
 		{"", http.StatusNotFound, "HTTP 405"},
-		{"http://127.0.0.1:9/m", 0, "another origin"},
+		{"http://127.0.0.9:9/m", 0, "another origin"},
 	} {
 		s := &sseServer{endpoint: one.endpoint}
 		if one.status != 0 {

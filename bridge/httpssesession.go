@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/classify"
@@ -27,7 +28,7 @@ type sseSession struct {
 	ready     chan struct{} // closed when the handshake has ended
 	failure   *reply        // why it failed; nil once it stands
 	handshake handshake
-	to        *url.URL // where messages are posted
+	to        atomic.Pointer[url.URL] // where messages are posted
 
 	gone  chan struct{} // closed when the stream has ended
 	broke *ending       // how; set before
