@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,13 +49,34 @@ type protected struct {
 	dir   string                   // state directory
 	pages string                   // file with the pages that were opened
 	env   []string                 // of every bridge
+	said  *said                    // by all of them
+}
+
+// Said is what the programs of a test wrote where others can read it.
+type said struct {
+	mu    sync.Mutex
+	hosts []*bridgetest.Host
+	texts []string // of commands
+}
+
+// all returns it by where it was written.
+func (s *said) all() map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string][]byte{"the output of commands": []byte(strings.Join(s.texts, "\n"))}
+	for i, host := range s.hosts {
+		all[fmt.Sprintf("standard error of host %d", i)] = []byte(host.Stderr())
+		all[fmt.Sprintf("standard output of host %d", i)] = bytes.Join(host.Lines(), nil)
+	}
+	return all
 }
 
 func protect(t *testing.T, q authtest.Quirks, o bridgetest.Options) *protected {
 	t.Helper()
 	t.Parallel()
 	dir := t.TempDir()
-	p := &protected{t: t, ctx: limited(t), auth: authtest.Start(q), dir: filepath.Join(dir, "state"), pages: filepath.Join(dir, "pages")}
+	p := &protected{t: t, ctx: limited(t), auth: authtest.Start(q), dir: filepath.Join(dir, "state"), pages: filepath.Join(dir, "pages"), said: &said{}}
+	t.Cleanup(func() { p.checkLeft(q.ClientSecret) }) // whatever the test is about
 	t.Cleanup(p.auth.Close)
 	if o.Authorize == nil {
 		o.Authorize = func(w http.ResponseWriter, r *http.Request) bool { return p.auth.Allow(w, r, p.scope(r)) }
@@ -103,6 +126,9 @@ func (p *protected) absent() []string { return append(p.env, "ABSENT=1") }
 func (p *protected) bridge(env []string, args ...string) *bridgetest.Host {
 	p.t.Helper()
 	host, _ := startBridge(p.t, env, append([]string{"--state-dir=" + p.dir, "--token-store=file", "--server-id=crm"}, append(args, p.up.URL())...)...)
+	p.said.mu.Lock()
+	p.said.hosts = append(p.said.hosts, host)
+	p.said.mu.Unlock()
 	asked := time.Now()
 	if _, err := host.Initialize(p.ctx, "2025-11-25", "{}"); err != nil {
 		p.t.Fatalf("%v; standard error: %s", err, host.Stderr())
@@ -189,6 +215,9 @@ func (p *protected) run(env []string, stdin io.Reader, args ...string) (code int
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		p.t.Fatal(err)
 	}
+	p.said.mu.Lock()
+	p.said.texts = append(p.said.texts, out.String(), errs.String())
+	p.said.mu.Unlock()
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
