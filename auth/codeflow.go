@@ -77,11 +77,14 @@ func (o *oauth) compose(ctx context.Context, p *pending, cb *callback, f *flow) 
 func (o *oauth) carryOut(ctx context.Context, f *flow, p *pending, cb *callback, openPage bool) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, p.Expires, ErrTimeout)
 	defer cancel()
+	if p.Answer != nil {
+		return o.finish(p, p.Answer.response())
+	}
 	if p.Device != nil {
 		f.show(p.prompt())
 		return o.await(ctx, f, p, nil)
 	}
-	defer cb.close()
+	defer o.closeCallback(p, cb)
 	cb.serve(p.State.Secret)
 	f.show(p.prompt())
 	if openPage && !f.options.NoBrowser {
@@ -97,6 +100,19 @@ func (o *oauth) carryOut(ctx context.Context, f *flow, p *pending, cb *callback,
 		}
 	}
 	return o.await(ctx, f, p, cb)
+}
+
+// closeCallback ends the callback. An answer that came while this process was
+// leaving was told to have arrived.
+func (o *oauth) closeCallback(p *pending, cb *callback) {
+	cb.close()
+	select {
+	case response := <-cb.result:
+		if o.life.Err() != nil {
+			o.noteAnswer(p, response)
+		}
+	default:
+	}
 }
 
 // await waits for whichever way of signing in the person takes: the page that
@@ -120,7 +136,8 @@ func (o *oauth) await(ctx context.Context, f *flow, p *pending, cb *callback) er
 			if stop(); polled != nil && <-polled == nil {
 				return nil // both at once
 			}
-			return o.finish(ctx, p, response)
+			o.noteAnswer(p, response)
+			return o.finish(p, response)
 		case <-tick.C: // the answer may have been pasted into another process
 			if done, err := o.settled(f); done || err != nil {
 				return err
@@ -131,8 +148,9 @@ func (o *oauth) await(ctx context.Context, f *flow, p *pending, cb *callback) er
 	}
 }
 
-// finish judges an authorization response and redeems its code.
-func (o *oauth) finish(ctx context.Context, p *pending, r authorizationResponse) error {
+// finish judges an authorization response and redeems its code. A process that
+// leaves has a moment for that: a code is good once.
+func (o *oauth) finish(p *pending, r authorizationResponse) error {
 	if err := p.checkIssuer(r); err != nil {
 		return err
 	}
@@ -147,7 +165,7 @@ func (o *oauth) finish(ctx context.Context, p *pending, r authorizationResponse)
 	if err != nil {
 		return err
 	}
-	got, err := endpoint.redeem(ctx, r.code, p.Verifier.Secret, p.RedirectURI, p.Settings.Resource)
+	got, err := endpoint.redeem(o.late, r.code, p.Verifier.Secret, p.RedirectURI, p.Settings.Resource)
 	if err != nil {
 		return err
 	}
@@ -168,7 +186,7 @@ func (p *pending) checkIssuer(r authorizationResponse) error {
 }
 
 // paste finishes the open sign-in with the address that a browser could not open.
-func (o *oauth) paste(ctx context.Context, address string) error {
+func (o *oauth) paste(address string) error {
 	p := o.loadPending()
 	if p == nil || !p.open(time.Now()) || p.Device != nil {
 		return errors.New("no sign-in for this server is waiting for an answer; start one and try again")
@@ -184,5 +202,5 @@ func (o *oauth) paste(ctx context.Context, address string) error {
 	if _, err := o.reload(); err != nil {
 		return err
 	}
-	return o.finish(ctx, p, response)
+	return o.finish(p, response)
 }

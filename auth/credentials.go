@@ -162,9 +162,9 @@ func (c *Credentials) Pending() (Prompt, bool) {
 
 // Paste finishes the open sign-in of any process with the address that the
 // browser was sent to, for browsers that cannot reach this machine.
-func (c *Credentials) Paste(ctx context.Context, address string) error {
+func (c *Credentials) Paste(address string) error {
 	if c.oauth == nil {
 		return errors.New("sign in: this server is configured with fixed credentials")
 	}
-	return c.oauth.paste(ctx, address)
+	return c.oauth.paste(address)
 }

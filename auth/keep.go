@@ -27,7 +27,7 @@ func (o *oauth) keep(p *pending, t tokens) error {
 	}
 	base := &record{Issuer: s.Issuer, ClientID: s.ClientID, Resource: s.Resource, Asked: p.Scopes, Subject: t.subject}
 	if !p.Started.IsZero() && o.signedOutSince(p.Started) {
-		o.revoke(o.life, base.renewedWith(t, time.Now()), &s)
+		o.revoke(o.late, base.renewedWith(t, time.Now()), &s)
 		return ErrSignedOut
 	}
 	if last == nil {
@@ -37,7 +37,7 @@ func (o *oauth) keep(p *pending, t tokens) error {
 		defer o.removeUnnamed(earlier, &s)
 	}
 	if base.Principal, err = o.cfg.Store.accountID(s.Issuer, t.subject, earlier, last); err != nil {
-		o.revoke(o.life, base.renewedWith(t, time.Now()), &s)
+		o.revoke(o.late, base.renewedWith(t, time.Now()), &s)
 		return fmt.Errorf("the account is not known without its key: %w", err)
 	}
 	if earlier != nil {
@@ -56,7 +56,7 @@ func (o *oauth) keep(p *pending, t tokens) error {
 // lockForKeeping takes the locks under which a sign-in is stored. Without them it
 // is stored all the same: the tokens are there, and cannot be got again.
 func (o *oauth) lockForKeeping(recordName string) (unlock func()) {
-	ctx, cancel := context.WithTimeout(o.life, keepWait)
+	ctx, cancel := context.WithTimeout(o.late, keepWait)
 	defer cancel()
 	unlockStored, notStored := o.lockStored(ctx)
 	unlockRecord, notRecord := o.cfg.Store.lock(ctx, "token-"+recordName)

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	renewTimeout = 45 * time.Second // one renewal, waiting for other processes included
-	freshFor     = 30 * time.Second // a token younger than this that was never accepted is not cured by renewing
-	moveTimeout  = 5 * time.Second  // to look whether the authorization server changed
-	pauseBad     = time.Minute      // no renewal after one that was refused for good
-	pauseDown    = 2 * time.Second  // no renewal after one that did not get through
+	renewTimeout = 45 * time.Second       // one renewal, waiting for other processes included
+	freshFor     = 30 * time.Second       // a token younger than this that was never accepted is not cured by renewing
+	moveTimeout  = 5 * time.Second        // to look whether the authorization server changed
+	pauseBad     = time.Minute            // no renewal after one that was refused for good
+	pauseDown    = 2 * time.Second        // no renewal after one that did not get through
+	leaveWait    = 300 * time.Millisecond // what the last step of a sign-in gets when the process leaves
 )
 
 // oauth is the OAuth part of Credentials: what is known of one upstream's
@@ -26,9 +27,11 @@ type oauth struct {
 	name   string // of the files that belong to the upstream and principal
 	renews singleflight.Group
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	work sync.WaitGroup // sign-ins under way
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	late    context.Context // ends leaveWait after it
+	endLate context.CancelFunc
+	work    sync.WaitGroup // sign-ins under way
 
 	mu        sync.Mutex // guards what follows; never held across I/O on a network
 	stamp     time.Time  // of the settings file when it was read
@@ -54,6 +57,7 @@ func newOAuth(cfg Config) *oauth {
 		name:   fileName("server", canonical(cfg.Server), cfg.Principal),
 	}
 	o.life, o.end = context.WithCancel(context.Background())
+	o.late, o.endLate = context.WithCancel(context.Background())
 	return o
 }
 
@@ -61,7 +65,10 @@ func (o *oauth) close() {
 	o.mu.Lock() // no sign-in begins after this
 	o.end()
 	o.mu.Unlock()
+	timer := time.AfterFunc(leaveWait, o.endLate)
 	o.work.Wait()
+	timer.Stop()
+	o.endLate()
 	_ = o.flush(0) // the warning was given
 }
 

@@ -20,7 +20,8 @@ type pending struct {
 	Scopes      []string       `json:"scopes"`
 	IssPromised bool           `json:"issPromised"`
 	Device      *pendingDevice `json:"device"`
-	Since       int64          `json:"since"` // serial of the tokens before
+	Answer      *pendingAnswer `json:"answer"` // that arrived and may not have been redeemed
+	Since       int64          `json:"since"`  // serial of the tokens before
 	Started     time.Time      `json:"started"`
 	Expires     time.Time      `json:"expires"`
 	Ended       string         `json:"ended"` // why it failed; empty while it is open
@@ -37,6 +38,36 @@ type pendingDevice struct {
 	PageAndCode string       `json:"pageAndCode"`
 	Expiry      time.Time    `json:"expiry"`
 	IntervalMs  int64        `json:"intervalMs"`
+}
+
+// A pendingAnswer is an authorization response: whoever saw its page is done, and
+// so it has to survive the process that took it.
+type pendingAnswer struct {
+	Code        storedSecret `json:"code"`
+	Iss         string       `json:"iss"`
+	IssPresent  bool         `json:"issPresent"`
+	Failure     string       `json:"failure"`
+	Description string       `json:"description"`
+}
+
+func (a *pendingAnswer) response() authorizationResponse {
+	return authorizationResponse{code: a.Code.Secret, iss: a.Iss, issPresent: a.IssPresent, failure: a.Failure, description: a.Description}
+}
+
+// noteAnswer keeps an answer for another process, should this one not come to
+// redeem it.
+func (o *oauth) noteAnswer(p *pending, r authorizationResponse) {
+	unlock, err := o.lockStored(o.late)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if o.signedOutSince(p.Started) {
+		return
+	}
+	noted := *p
+	noted.Answer = &pendingAnswer{Code: storedSecret{r.code}, Iss: r.iss, IssPresent: r.issPresent, Failure: r.failure, Description: r.description}
+	_ = o.cfg.Store.putSealed("pending", o.name, &noted)
 }
 
 // endedByLogout is the EndedKind of a sign-in that signing out has ended.
@@ -94,13 +125,13 @@ func (o *oauth) conclude(ctx context.Context, err error) {
 }
 
 // resume takes over the open sign-in in the store if its callback address can be
-// bound: its holder has let go of the lock, so that it is gone.
+// bound, or need not be: its holder has let go of the lock, so that it is gone.
 func (o *oauth) resume(f *flow) (*pending, *callback) {
 	p := o.loadPending()
 	if p == nil || !p.open(time.Now()) || !o.given.fits(&p.Settings) || !covers(p.Scopes, f.need) {
 		return nil, nil
 	}
-	if p.Device != nil {
+	if p.Device != nil || p.Answer != nil {
 		return p, nil
 	}
 	u, err := url.Parse(p.RedirectURI)

@@ -140,6 +140,9 @@ func (o *oauth) run(ctx context.Context, f *flow) error {
 	for again := range 2 {
 		var p *pending
 		p, err = o.attempt(ctx, f)
+		if err != nil && o.signedOutSince(f.began) { // whatever it took away
+			err = ErrSignedOut
+		}
 		if again > 0 || p == nil || p.Settings.ClientKind != dynamic || !lostClient(codeOf(err)) {
 			break
 		}

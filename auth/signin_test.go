@@ -190,6 +190,38 @@ func TestTakeoverOfAKilledProcess(t *testing.T) {
 	b.mustCall(waiter, "")
 }
 
+// Somebody saw the page that says that the answer has arrived: whoever took it
+// may leave before anything came of it, the sign-in goes on all the same.
+func TestAnswerOutlivesItsProcess(t *testing.T) {
+	b := newBench(t, authtest.Quirks{})
+	stuck := make(chan struct{}, 1)
+	c := b.bridge(func(c *Config) {
+		c.Browser = nobody
+		inner := c.Transport
+		c.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/token" {
+				stuck <- struct{}{}
+				<-r.Context().Done() // never sent
+				return nil, r.Context().Err()
+			}
+			return inner.RoundTrip(r)
+		})
+	})
+	shown, ended := begin(b, c)
+	if status, err := authtest.Visit(shown.next(t).URL); err != nil || status != http.StatusOK {
+		t.Fatalf("the page answers %d, %v", status, err)
+	}
+	<-stuck
+	c.Close()
+	if err := await(t, ended); err == nil {
+		t.Error("signed in without a token")
+	}
+	b.mustCall(b.silent(), "")
+	if l := b.Ledger(); l.Authorizations != 1 || l.Codes != 1 {
+		t.Errorf("%d authorizations, %d codes", l.Authorizations, l.Codes)
+	}
+}
+
 // A refusal by the person is the answer for all who wait: no further page.
 func TestDeniedForAll(t *testing.T) {
 	b := newBench(t, authtest.Quirks{Deny: "access_denied"})
@@ -296,17 +328,17 @@ func TestNoBrowser(t *testing.T) {
 		}
 		other := b.bridge(nil) // mcpbridge login in a terminal
 		pasted := whereTo(t, p.URL)
-		if err := other.Paste(b.context(), strings.Replace(pasted, "state=", "state=x", 1)); err == nil {
+		if err := other.Paste(strings.Replace(pasted, "state=", "state=x", 1)); err == nil {
 			t.Error("a wrong state was accepted")
 		}
-		if err := other.Paste(b.context(), pasted); err != nil {
+		if err := other.Paste(pasted); err != nil {
 			t.Fatal(err)
 		}
 		if err := await(t, ended); err != nil {
 			t.Fatal(err)
 		}
 		b.mustCall(c, "")
-		if err := other.Paste(b.context(), pasted); err == nil {
+		if err := other.Paste(pasted); err == nil {
 			t.Error("pasted twice")
 		}
 	})

@@ -37,7 +37,7 @@ func (a *account) login(ctx context.Context, noBrowser bool) error {
 		return err
 	}
 	if noBrowser || isTerminal(a.stdin) {
-		go a.takePasted(ctx) // parked on standard input until the program ends
+		go a.takePasted() // parked on standard input until the program ends
 	}
 	show := &promptWriter{to: a.stderr, server: a.opt.Server, noBrowser: noBrowser}
 	if err := a.credentials.SignIn(ctx, auth.SignInOptions{Show: show.show, NoBrowser: noBrowser, Again: true}); err != nil {
@@ -59,7 +59,7 @@ func (a *account) login(ctx context.Context, noBrowser bool) error {
 
 // takePasted finishes the sign-in by the address that the browser ended at, where
 // the browser cannot reach this machine.
-func (a *account) takePasted(ctx context.Context) {
+func (a *account) takePasted() {
 	lines := bufio.NewScanner(io.LimitReader(a.stdin, maxPasted))
 	lines.Buffer(nil, maxPasted)
 	for lines.Scan() {
@@ -67,7 +67,7 @@ func (a *account) takePasted(ctx context.Context) {
 		if address == "" {
 			continue
 		}
-		if err := a.credentials.Paste(ctx, address); err != nil {
+		if err := a.credentials.Paste(address); err != nil {
 			fmt.Fprintf(a.stderr, "mcpbridge: %v\n", err)
 		}
 	}

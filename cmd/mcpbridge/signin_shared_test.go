@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -32,36 +34,53 @@ func TestOneWindow(t *testing.T) {
 	}
 }
 
-// The bridge that opened the window is killed; the page that the person still
-// sees leads to the other one.
+// The bridge that opened the window goes, however hosts end one; the page that the
+// person still sees leads to the other one.
 func TestSignInTakenOver(t *testing.T) {
-	p := protect(t, authtest.Quirks{}, bridgetest.Options{})
-	first := p.bridge(p.absent(), "--linger=0")
-	if err := first.Request(first.NextID(), "tools/call", bridgetest.ToolParams("echo", `{"text":"first"}`)); err != nil {
-		t.Fatal(err)
-	}
-	page := p.waitOpened()
-	second := p.bridge(p.absent(), "--linger=0")
-	id := second.NextID()
-	if err := second.Request(id, "tools/call", bridgetest.ToolParams("echo", `{"text":"second"}`)); err != nil {
-		t.Fatal(err)
-	}
-	first.Kill()
-	killed := time.Now()
-	for { // until the callback is bound again
-		if status, err := authtest.Visit(page); err == nil && status == 200 {
-			break
-		}
-		if time.Since(killed) > 5*time.Second {
-			t.Fatal("nobody took the sign-in over")
-		}
-	}
-	r, err := second.WaitReply(p.ctx, id)
-	if err != nil || r.IsError() || !strings.Contains(r.Text(), "second") {
-		t.Errorf("%s, %v", r.Raw, err)
-	}
-	if took := time.Since(killed); took > 5*time.Second || len(p.opened()) != 1 {
-		t.Errorf("after %v; pages %q", took, p.opened())
+	for name, c := range map[string]struct {
+		args []string
+		end  func(*bridgetest.Host) error
+	}{
+		"killed":                {[]string{"--linger=0"}, func(h *bridgetest.Host) error { h.Kill(); return nil }},
+		"killed, with a worker": {nil, func(h *bridgetest.Host) error { h.Kill(); return nil }},
+		"closed":                {nil, (*bridgetest.Host).CloseStdin},
+		"signalled":             {nil, func(h *bridgetest.Host) error { return h.Signal(os.Interrupt) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "signalled" && runtime.GOOS == "windows" {
+				t.Skip("Windows has no signals to send")
+			}
+			p := protect(t, authtest.Quirks{}, bridgetest.Options{})
+			first := p.bridge(p.absent(), c.args...)
+			if err := first.Request(first.NextID(), "tools/call", bridgetest.ToolParams("echo", `{"text":"first"}`)); err != nil {
+				t.Fatal(err)
+			}
+			page := p.waitOpened()
+			second := p.bridge(p.absent(), "--linger=0")
+			id := second.NextID()
+			if err := second.Request(id, "tools/call", bridgetest.ToolParams("echo", `{"text":"second"}`)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.end(first); err != nil {
+				t.Fatal(err)
+			}
+			gone := time.Now()
+			for { // until the callback is bound again
+				if status, err := authtest.Visit(page); err == nil && status == 200 {
+					break
+				}
+				if time.Since(gone) > 5*time.Second {
+					t.Fatal("nobody took the sign-in over")
+				}
+			}
+			r, err := second.WaitReply(p.ctx, id)
+			if err != nil || r.IsError() || !strings.Contains(r.Text(), "second") {
+				t.Errorf("%s, %v", r.Raw, err)
+			}
+			if took := time.Since(gone); took > 5*time.Second || len(p.opened()) != 1 {
+				t.Errorf("after %v; pages %q", took, p.opened())
+			}
+		})
 	}
 }
 
