@@ -231,7 +231,7 @@ func (k *keeper) answerFrom(x *exchange, b jobs.Begun) (bool, ruling) {
 	if job.State.Settled() {
 		return k.answerEnd(x, &job, true), ruledTold
 	}
-	if !b.OtherArguments {
+	if !b.OtherArguments && b.Hold != jobs.Joined { // else x is another call, or a round that came twice
 		switch rule := k.personRules(x, &job); {
 		case rule != noWord:
 			return false, rule

@@ -116,12 +116,54 @@ func TestPersonIsAskedInARound(t *testing.T) {
 	w := newCalls(t)
 	h := w.alone().lose("add_entry", `{"key":"one"}`)
 	l := w.startHost(bridgetest.HostOptions{Command: w.command("--linger=0"), Dir: w.home, Capabilities: canBeAsked})
+	params := bridgetest.ToolParams("add_entry", `{"key":"one"}`)
+	next := nextRound(t, params, l.request("tools/call", params), `{"action":"accept","content":{"outcome":"did_not_happen"}}`)
+	l.told(l.request("tools/call", next)).must(t, result)
+	if j := w.find(h); j.State != jobs.Failed || j.Evidence != jobs.ResolvedByUser || j.Effect != jobs.None {
+		t.Errorf("the earlier call is %s, %s, %s", j.State, j.Evidence, j.Effect)
+	}
+	if n := w.up.Ledger().Deliveries("add_entry"); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// A model may have a destructive call sent again once the person has agreed, at a
+// host of either era.
+func TestPersonAgreesToSendAgain(t *testing.T) {
+	t.Parallel()
+	agrees := func(string, json.RawMessage) (any, error) {
+		return map[string]any{"action": "accept", "content": map[string]any{"send_again": true}}, nil
+	}
+	for _, era := range []bridgetest.Era{bridgetest.Legacy, bridgetest.Modern} {
+		t.Run(eraName(era), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, bridgetest.Options{Era: era, NoEventIDs: true})
+			h := w.alone().lose("drop_entry", `{"key":"one"}`)
+			l := w.startHost(bridgetest.HostOptions{Command: w.command("--linger=0"), Dir: w.home, Capabilities: canBeAsked, Answer: agrees})
+			params := bridgetest.ToolParams("mcpbridge_job_resolve", fmt.Sprintf(`{"handle":%q,"resolution":"send_again","why":"it is not there"}`, h))
+			r := l.request("tools/call", params)
+			if era == bridgetest.Modern {
+				r = l.request("tools/call", nextRound(t, params, r, `{"action":"accept","content":{"send_again":true}}`))
+			}
+			l.told(r).must(t, result)
+			if n := w.up.Ledger().Deliveries("drop_entry"); n != 2 {
+				t.Errorf("%d requests", n)
+			}
+			if j := w.find(h); j.SupersededBy == "" || j.Evidence != jobs.ResolvedByModel {
+				t.Errorf("superseded by %q, %s", j.SupersededBy, j.Evidence)
+			}
+		})
+	}
+}
+
+// nextRound is the request that follows an answer with one question.
+func nextRound(t *testing.T, params string, r bridgetest.Reply, answer string) string {
+	t.Helper()
 	var asks struct {
 		ResultType    string
 		RequestState  string
 		InputRequests map[string]struct{ Method string }
 	}
-	r := l.request("tools/call", bridgetest.ToolParams("add_entry", `{"key":"one"}`))
 	if err := json.Unmarshal(r.Result, &asks); err != nil || asks.ResultType != "input_required" || len(asks.InputRequests) != 1 {
 		t.Fatalf("%v: %s", err, r.Raw)
 	}
@@ -129,14 +171,7 @@ func TestPersonIsAskedInARound(t *testing.T) {
 		if q.Method != "elicitation/create" {
 			t.Errorf("asked by %s", q.Method)
 		}
-		answer := fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"outcome":"did_not_happen"}}}}`, asks.RequestState, id)
-		params := bridgetest.ToolParams("add_entry", `{"key":"one"}`)
-		l.told(l.request("tools/call", params[:len(params)-1]+answer)).must(t, result)
+		params = fmt.Sprintf(`%s,"requestState":%q,"inputResponses":{%q:%s}}`, params[:len(params)-1], asks.RequestState, id, answer)
 	}
-	if j := w.find(h); j.State != jobs.Failed || j.Evidence != jobs.ResolvedByUser || j.Effect != jobs.None {
-		t.Errorf("the earlier call is %s, %s, %s", j.State, j.Evidence, j.Effect)
-	}
-	if n := w.up.Ledger().Deliveries("add_entry"); n != 2 {
-		t.Errorf("%d requests", n)
-	}
+	return params
 }
