@@ -102,12 +102,16 @@ func (x *exchange) overloaded(known, next string) {
 	}
 	name, _ := jsonrpc.String(x.msg.Field(jsonrpc.Name))
 	x.setTool(name)
-	x.answerOurs(x.toolText(note{
+	x.answerOurs(x.toolText(overloadNote(x, known, next), v), v)
+}
+
+func overloadNote(x *exchange, known, next string) note {
+	return note{
 		head:  "NOT SENT",
 		what:  fmt.Sprintf("%s was not sent to server %s: mcpbridge has as much to do as it can (%d overloaded)", x.subject(), x.bridge.cfg.Server, codeOverloaded),
 		known: known + "; nothing was executed",
 		next:  next,
-	}, v), v)
+	}
 }
 
 // refusedByConfig says why configuration does not let this call out.

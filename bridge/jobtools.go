@@ -124,9 +124,9 @@ func (k *keeper) find(x *exchange, args []byte) (jobs.Job, bool) {
 		x.say(fmt.Sprintf("FAILED: job %s was not found on server %s. Not found does not mean not done: the call may have been executed.%s Next: look at the current state with a tool that only reads.",
 			h, k.account().Server, more), true)
 	case err != nil:
-		x.say(fmt.Sprintf("FAILED: the journal cannot be read at the moment: %s. Next: try again.", err), true)
+		x.say(fmt.Sprintf("FAILED: the journal of server %s cannot be read at the moment: %s. Next: try again.", k.account().Server, err), true)
 	case job.Server != k.account().Server:
-		x.say(fmt.Sprintf("FAILED: job %s belongs to server %s. Next: ask there.", h, job.Server), true)
+		x.say(fmt.Sprintf("FAILED: job %s belongs to server %s, and this is server %s. Next: ask there.", h, job.Server, k.account().Server), true)
 	default:
 		return job, true
 	}
@@ -234,7 +234,7 @@ func (k *keeper) list(x *exchange, args []byte, state string, attention bool) {
 	if state != "" {
 		var s jobs.State
 		if err := s.UnmarshalText([]byte(state)); err != nil {
-			x.say("FAILED: "+err.Error()+".", true)
+			x.say(fmt.Sprintf("FAILED: the calls to server %s cannot be listed like that: %s.", k.account().Server, err), true)
 			return
 		}
 		f.States = []jobs.State{s}
@@ -415,7 +415,7 @@ func (k *keeper) stop(x *exchange, job jobs.Job, what string) {
 	}
 	ask, err := k.journal.Ask(x.ctx, job.Handle, kind, nil)
 	if err != nil {
-		x.say("FAILED: nothing was changed: "+err.Error()+".", true)
+		x.say(fmt.Sprintf("FAILED: nothing was changed about the call to server %s: %s.", job.Server, err), true)
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, askWait)

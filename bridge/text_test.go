@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcpbridge/mcpbridge/auth"
 	"github.com/mcpbridge/mcpbridge/classify"
 	"github.com/mcpbridge/mcpbridge/classify/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/jobs"
@@ -102,6 +103,36 @@ func replyTexts() []textCase {
 	}
 }
 
+// refusedBy is the text of an exchange whose credentials the server refused, where
+// a person can sign in: what is known of that, and the page that is open.
+func refusedBy(status int, about refusal, page auth.Prompt) func(*exchange) string {
+	return func(x *exchange) string {
+		x.bridge.cfg.Login = "/usr/local/bin/mcpbridge login crm"
+		x.bridge.access = accessWith(&fakeCredentials{})
+		x.refusal = about
+		x.refusal.prompt = page
+		return explained(captured(status, "text/plain", "", "Www-Authenticate", `Bearer error="insufficient_scope"`))(x)
+	}
+}
+
+func signInTexts() []textCase {
+	until := time.Date(2026, 11, 30, 12, 5, 0, 0, time.UTC)
+	wanted := refusal{decision: auth.Decision{Action: auth.SignIn}}
+	page := auth.Prompt{URL: "https://id.example.com/authorize?state=x", Expires: until}
+	noBrowser, device := page, auth.Prompt{URL: "https://id.example.com/device", UserCode: "WDJB-MJHT", Expires: until}
+	noBrowser.NoBrowser = true
+	return []textCase{
+		{name: "sign-in-person", head: "SIGN-IN NEEDED", text: refusedBy(401, wanted, auth.Prompt{})},
+		{name: "sign-in-browser", head: "SIGN-IN NEEDED", text: refusedBy(401, wanted, page)},
+		{name: "sign-in-no-browser", head: "SIGN-IN NEEDED", text: refusedBy(401, wanted, noBrowser)},
+		{name: "sign-in-device", head: "SIGN-IN NEEDED", text: refusedBy(401, wanted, device)},
+		{name: "sign-in-denied", head: "SIGN-IN NEEDED", text: refusedBy(401, refusal{decision: wanted.decision, failure: auth.ErrDenied}, auth.Prompt{})},
+		{name: "sign-in-failed", head: "SIGN-IN NEEDED", text: refusedBy(401, refusal{decision: wanted.decision, failure: errors.New("the server names no authorization server")}, auth.Prompt{})},
+		{name: "sign-in-refused-again", head: "SIGN-IN NEEDED", text: refusedBy(401, refusal{decision: auth.Decision{Why: "the server refuses the new credentials as well"}}, auth.Prompt{})},
+		{name: "failed-permission", head: "FAILED", text: refusedBy(403, refusal{decision: auth.Decision{Why: "the scope notes:write was asked for before and not given"}}, auth.Prompt{})},
+	}
+}
+
 func ownTexts() []textCase {
 	verdict := &classify.Verdict{Outcome: classify.ToolSuccess, Effect: classify.Reported}
 	return []textCase{
@@ -111,6 +142,17 @@ func ownTexts() []textCase {
 			return x.overLimit(&classify.Verdict{Why: "the reply is larger than --max-message (67108864 bytes)"}).String()
 		}},
 		{name: "no-answer-line-limit", head: "NO ANSWER", text: func(x *exchange) string { return textOf(x.tooLarge(verdict, 12_000_000)) }},
+		{name: "not-sent-as-it-is", head: "NOT SENT", ageOf: "nothing was tried", text: func(x *exchange) string {
+			r := refusedHere(classify.Expectation{Method: "tools/call", ID: []byte("7")}, errors.New("argument region cannot be a header: it is an object"))
+			r.judge()
+			return x.explain(r).String()
+		}},
+		{name: "no-answer-too-long", head: "NO ANSWER", ageOf: "the host can ask again at once", class: retry.Read, method: "resources/read", text: func(x *exchange) string {
+			return x.noAnswerOf(12_000_000).String()
+		}},
+		{name: "not-sent-overloaded", head: "NOT SENT", ageOf: "nothing was tried", text: func(x *exchange) string {
+			return overloadNote(x, "1024 requests are open", "wait until some of them have ended, then call again").String()
+		}},
 		{name: "not-sent-taken-out", head: "NOT SENT", ageOf: "nothing was tried", text: func(x *exchange) string {
 			return textOf(x.notOffered(`the tool "write_note" is taken out by --ignore-tool or --only-tool`))
 		}},
@@ -193,9 +235,9 @@ func TestTexts(t *testing.T) {
 	t.Parallel()
 	ages := regexp.MustCompile(`\d (ms|s)\b|\d+m\d+s|\d[hm]\b`)
 	seen := map[string]bool{}
-	for _, list := range [][]textCase{replyTexts(), ownTexts(), jobTexts()} {
+	for _, list := range [][]textCase{replyTexts(), signInTexts(), ownTexts(), jobTexts()} {
 		for _, c := range list {
-			seen[c.name+".golden"] = true
+			seen[c.name] = true
 			t.Run(c.name, func(t *testing.T) {
 				text := ""
 				synctest.Test(t, func(t *testing.T) { text = c.text(anExchange(t, c)) }) // the clock stands still
@@ -215,13 +257,16 @@ func TestTexts(t *testing.T) {
 			})
 		}
 	}
-	unusedTexts(t, seen)
+	unusedTexts(t, "", func(name string) bool { return seen[name] })
 }
 
 func compareText(t *testing.T, name, text string) {
 	t.Helper()
 	file := filepath.Join("..", "testdata", "text", name+".golden")
 	if *updateTexts {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -236,14 +281,15 @@ func compareText(t *testing.T, name, text string) {
 	}
 }
 
-func unusedTexts(t *testing.T, seen map[string]bool) {
+// unusedTexts finds golden files of a folder that no text belongs to.
+func unusedTexts(t *testing.T, folder string, used func(name string) bool) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join("..", "testdata", "text"))
+	entries, err := os.ReadDir(filepath.Join("..", "testdata", "text", folder))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !seen[e.Name()] {
+		if !e.IsDir() && !used(strings.TrimSuffix(e.Name(), ".golden")) {
 			t.Errorf("%s belongs to no text", e.Name())
 		}
 	}
