@@ -392,6 +392,6 @@ func (e *endpoint) deadlineHeader(h http.Header, d *delivery) {
 	if e.cfg.DeadlineHeader == "" || d.giveUp.IsZero() {
 		return
 	}
-	left := max(0, time.Until(d.giveUp).Milliseconds())
+	left := max(0, wallUntil(d.giveUp, time.Now()).Milliseconds()) // also right after the machine slept
 	h[http.CanonicalHeaderKey(e.cfg.DeadlineHeader)] = []string{fmt.Sprint(left)}
 }
