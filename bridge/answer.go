@@ -225,10 +225,20 @@ func (x *exchange) tooLarge(v *classify.Verdict, size int64) [][]byte {
 		head: "NO ANSWER",
 		what: fmt.Sprintf("server %s answered%s, but its reply of %d bytes is longer than this host can read (--host-line-limit %d)",
 			x.bridge.cfg.Server, x.after(), size, x.bridge.cfg.HostLineLimit),
-		known: "the call was executed",
-		next:  "ask for less (a filter, a page, a smaller range), or raise --host-line-limit if the host allows longer lines",
+		next: "ask for less (a filter, a page, a smaller range), or raise --host-line-limit if the host allows longer lines",
 	}
-	if x.class != retry.Read {
+	switch {
+	case v.Effect == classify.None:
+		n.known = reason(v) + "; nothing was executed"
+	case v.Outcome == classify.ToolSuccess || v.Outcome == classify.ToolError || v.Outcome == classify.Result:
+		n.known = "the call was executed"
+	default: // an error or a question that is too long
+		n.known = reason(v)
+		if x.class != retry.Read {
+			n.unknown = "whether part of it took effect"
+		}
+	}
+	if x.class != retry.Read && v.Effect != classify.None {
 		n.not = "do not call again to see the result: it may act twice"
 	}
 	if x.method == "tools/call" {

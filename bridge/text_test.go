@@ -142,6 +142,12 @@ func ownTexts() []textCase {
 			return x.overLimit(&classify.Verdict{Why: "the reply is larger than --max-message (67108864 bytes)"}).String()
 		}},
 		{name: "no-answer-line-limit", head: "NO ANSWER", text: func(x *exchange) string { return textOf(x.tooLarge(verdict, 12_000_000)) }},
+		{name: "no-answer-line-limit-refused", head: "NO ANSWER", text: func(x *exchange) string {
+			return textOf(x.tooLarge(&classify.Verdict{Outcome: classify.JSONRPCError, Effect: classify.None, Why: "JSON-RPC error -32601 no such tool"}, 12_000_000))
+		}},
+		{name: "no-answer-line-limit-error", head: "NO ANSWER", text: func(x *exchange) string {
+			return textOf(x.tooLarge(&classify.Verdict{Outcome: classify.JSONRPCError, Why: "JSON-RPC error -32602 Invalid params"}, 12_000_000))
+		}},
 		{name: "not-sent-as-it-is", head: "NOT SENT", ageOf: "nothing was tried", text: func(x *exchange) string {
 			r := refusedHere(classify.Expectation{Method: "tools/call", ID: []byte("7")}, errors.New("argument region cannot be a header: it is an object"))
 			r.judge()
