@@ -41,7 +41,7 @@ func startInProcess(t *testing.T, cfg Config) *inProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &inProcess{t: t, bridge: b, in: hostIn, out: hostOut, lines: bufio.NewReader(hostOut), ended: make(chan error, 1)}
+	p := newInProcess(t, b, hostIn, hostOut)
 	go func() {
 		p.ended <- b.Run(context.Background(), in, out)
 		in.Close()
@@ -55,6 +55,10 @@ func startInProcess(t *testing.T, cfg Config) *inProcess {
 		hostOut.Close()
 	})
 	return p
+}
+
+func newInProcess(t *testing.T, b *Bridge, hostIn, hostOut *os.File) *inProcess {
+	return &inProcess{t: t, bridge: b, in: hostIn, out: hostOut, lines: bufio.NewReader(hostOut), ended: make(chan error, 1)}
 }
 
 // call sends a request and returns the line that answers it.

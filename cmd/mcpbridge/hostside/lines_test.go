@@ -65,6 +65,8 @@ func TestMalformedLines(t *testing.T) {
 			{parseError, "null", `{"jsonrpc":"2.0","id":"e1","id":"e2","method":"ping"}`},
 			{parseError, `"f"`, `{"jsonrpc":"2.0","id":"f","method":"ping","params":{"x":"\ud800"}}`},
 			{parseError, `"g"`, `{"jsonrpc":"2.0","id":"g","method":"ping"} {"jsonrpc":"2.0"}`},
+			{parseError, `"deep"`, `{"jsonrpc":"2.0","id":"deep","method":"ping","params":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`},
+			{parseError, "null", strings.Repeat("[", 200_000)},
 			{invalidRequest, "null", `42`},
 			{invalidRequest, "null", `"text"`},
 			{invalidRequest, "null", `null`},
@@ -77,6 +79,11 @@ func TestMalformedLines(t *testing.T) {
 		}
 		for _, fine := range []string{"", "   ", "\t\r"} {
 			r.send(fine)
+		}
+		r.host.Expect(`"less deep"`)
+		r.send(message(`"less deep"`, "ping", strings.Repeat("[", 9_000)+strings.Repeat("]", 9_000)))
+		if got := r.answerTo(`"less deep"`); got.Error != nil {
+			t.Errorf("a depth of 9,000: %s", got.Raw)
 		}
 		r.host.Expect(`"crlf"`)
 		r.send(message(`"crlf"`, "ping", "{}") + "\r")
