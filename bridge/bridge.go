@@ -257,6 +257,10 @@ func (b *Bridge) drained(ctx context.Context, out *stdio.Writer) *ending {
 		case <-out.Done():
 			return hostGone("stdout could not be written")
 		case <-ctx.Done():
+			if n := b.host.waiting(); n > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				b.cfg.Log.Warn("the input ended, and not all that was asked had its answer by then; --drain says how long to wait",
+					"unanswered", n, "--drain", b.cfg.Drain)
+			}
 			return hostGone("the host closed stdin")
 		}
 	}

@@ -343,14 +343,8 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 // its handle counts until its delivery ends: a host that is told of handles at
 // once could open any number of connections otherwise.
 func (h *host) busyLocked() string {
-	waiting := 0
-	for _, x := range h.inFlight {
-		if x.method != "subscriptions/listen" {
-			waiting++
-		}
-	}
 	return fmt.Sprintf("%d requests are in flight already, %d of which have had a handle for an answer and go on",
-		h.counted, max(0, h.counted-waiting))
+		h.counted, max(0, h.counted-h.waitingLocked()))
 }
 
 // handOver lets the id of x stand for another exchange.
@@ -529,15 +523,22 @@ func (h *host) detach() {
 	close(h.gone) // last: what is asked for a call that goes on is kept in its job
 }
 
-// idle reports whether no request waits for its answer, subscriptions not
+// idle reports whether no request waits for its answer.
+func (h *host) idle() bool { return h.waiting() == 0 }
+
+// waiting counts the requests that wait for their answer, subscriptions not
 // counted. A call that was answered with a handle does not wait.
-func (h *host) idle() bool {
+func (h *host) waiting() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.waitingLocked()
+}
+
+func (h *host) waitingLocked() (n int) {
 	for _, x := range h.inFlight {
 		if x.method != "subscriptions/listen" {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
 }

@@ -193,6 +193,9 @@ func TestEOFWithCallThatDoesNotEnd(t *testing.T) {
 	if took := time.Since(began); took > drain+drainSlack+slack {
 		t.Errorf("left after %v", took)
 	}
+	if err := r.host.WaitStderr(r.ctx, "unanswered=1"); err != nil { // somebody may have typed "mcpbridge URL < file"
+		t.Errorf("%v\n%s", err, r.host.Stderr())
+	}
 }
 
 // A signal during a call ends the process that the host started within a second,
