@@ -76,7 +76,7 @@ func startTasks(t *testing.T, change func(*Config)) (*inProcess, *jobs.Journal) 
 		t.Fatal(err)
 	}
 	j := jobs.New(s, jobs.Options{})
-	cfg := Config{URL: serve(t, taskServer), Server: "crm", Jobs: j, Drain: time.Nanosecond, AnswerWithin: 100 * time.Millisecond}
+	cfg := Config{URL: serve(t, taskServer), Server: "crm", Jobs: j, Drain: time.Nanosecond, AnswerWithin: time.Second}
 	if change != nil {
 		change(&cfg)
 	}
