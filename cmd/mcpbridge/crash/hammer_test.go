@@ -3,15 +3,20 @@ package crash
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/cmd/mcpbridge/programtest"
 	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
@@ -28,17 +33,37 @@ const (
 )
 
 // Three bridges, a program that lists jobs again and again and a process that
-// measures share one state directory. Nothing is lost, nothing is doubled.
+// measures share one state directory. Nothing is lost, nothing is doubled; the
+// same holds at a journal from which very much was pruned, in a full run 100,000
+// jobs and 1 GiB of results.
 func TestHammer(t *testing.T) {
 	t.Parallel()
-	n := 1000
+	t.Run("new journal", func(t *testing.T) { newCalls(t).hammer(t) })
+	t.Run("after a prune", func(t *testing.T) { // one after the other: both measure
+		few, all := 16, 1000
+		if full() {
+			few, all = 8192, 100_000
+		}
+		dir := filepath.Join(t.TempDir(), "state")
+		fillAndPrune(t, dir, few, all)
+		newWorldIn(t, dir, bridgetest.Options{Era: bridgetest.Modern}).hammer(t)
+	})
+}
+
+// hammerCalls is how many calls the bridges make together.
+func hammerCalls() int {
 	switch {
 	case full():
-		n = 10_000
+		return 10_000
 	case programtest.RaceDetector:
-		n = 300
+		return 300
 	}
-	w := newCalls(t)
+	return 1000
+}
+
+// hammer lets the bridges make their calls, and checks all there is to check.
+func (w *world) hammer(t *testing.T) {
+	n := hammerCalls()
 	var calls, rest sync.WaitGroup
 	done := make(chan struct{})
 	var lists atomic.Int64
@@ -73,6 +98,56 @@ func TestHammer(t *testing.T) {
 	if p99 > turnLimit && !programtest.RaceDetector && len(turns) >= fewTurns {
 		t.Errorf("the 99th percentile of a turn is %v, at most %v are allowed", p99, turnLimit)
 	}
+}
+
+// fillAndPrune leaves a journal behind from which that many jobs were pruned, few
+// of them with results that lie beside the file.
+func fillAndPrune(t *testing.T, dir string, few, all int) {
+	t.Helper()
+	var back atomic.Int64 // the clock begins in the past, and comes to the present
+	back.Store(int64(40 * 24 * time.Hour))
+	j, err := jobs.Open(dir, jobs.Options{Now: func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }}, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	small, large := fillerEnd(100), fillerEnd(128<<10)
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range 128 {
+		workers.Go(func() {
+			for i := next.Add(1); i <= int64(all) && !t.Failed(); i = next.Add(1) {
+				end := small
+				if i <= int64(few) {
+					end = large
+				}
+				b, err := j.Begin(ctx, jobs.Call{Account: jobs.Account{Server: "crm", Principal: "anonymous"}, Tool: "filler",
+					Arguments: fmt.Appendf(nil, `{"n":%d}`, i), HandleOut: true})
+				if err == nil {
+					_, err = j.Finish(ctx, b.Job.Handle, end)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for left := back.Load(); left > 0; left = back.Add(-int64(12 * time.Hour)) {
+		j.Note(jobs.NewHandle(), jobs.Note{Event: "time passes"})
+		if err := j.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := j.Prune(ctx)
+	if err = errors.Join(err, j.Close(ctx)); err != nil || p.Removed != all {
+		t.Fatalf("pruned %+v, %v", p, err)
+	}
+}
+
+func fillerEnd(size int) jobs.End {
+	return jobs.End{State: jobs.Completed, Effect: jobs.Reported, Evidence: jobs.ToolResult, Kind: jobs.ToolAnswer,
+		Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("r", size))}
 }
 
 // share is how many of n calls one host makes.

@@ -38,9 +38,15 @@ type world struct {
 // newWorld starts a server. args are for every process.
 func newWorld(t testing.TB, o bridgetest.Options, args ...string) *world {
 	t.Helper()
+	return newWorldIn(t, filepath.Join(t.TempDir(), "state"), o, args...)
+}
+
+// newWorldIn is newWorld in a state directory.
+func newWorldIn(t testing.TB, dir string, o bridgetest.Options, args ...string) *world {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 	t.Cleanup(cancel)
-	w := &world{t: t, ctx: ctx, era: o.Era, gates: newGates(), dir: filepath.Join(t.TempDir(), "state"), home: t.TempDir(), args: args,
+	w := &world{t: t, ctx: ctx, era: o.Era, gates: newGates(), dir: dir, home: t.TempDir(), args: args,
 		account: jobs.Account{Server: "crm", Principal: "anonymous"}}
 	if o.Tools == nil {
 		o.Tools = w.gates.tools()
