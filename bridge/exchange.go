@@ -43,6 +43,7 @@ type exchange struct {
 	concluded  bool          // its last delivery has ended
 	answered   chan struct{} // closed with closed
 	decided    chan struct{} // closed when it is decided whether a call is sent
+	deciding   sync.Once
 	parked     parked
 	heir       *exchange // whose call this request is the next round of
 	abandoned  bool      // answered, but the delivery goes on
@@ -143,13 +144,16 @@ func (x *exchange) forward() {
 		return
 	}
 	sent := x.bridge.keeper.begin(x)
-	close(x.decided)
+	x.nowDecided()
 	if sent {
 		x.deliverUntilDone()
 		return
 	}
 	x.bridge.unpark(x)
 }
+
+// nowDecided says that it is decided whether the call of x is sent.
+func (x *exchange) nowDecided() { x.deciding.Do(func() { close(x.decided) }) }
 
 // deliverUntilDone makes deliveries until one is the last.
 func (x *exchange) deliverUntilDone() {

@@ -80,6 +80,12 @@ func (k *keeper) callOwn(x *exchange, name string) bool {
 	}
 	x.setTool(name)
 	switch name {
+	case jobTool, resolveTool, jobsTool, cancelTool:
+		x.nowDecided() // it is answered here
+	default:
+		return false
+	}
+	switch name {
 	case jobTool:
 		k.tend()
 		k.showJob(x, args)
@@ -93,8 +99,6 @@ func (k *keeper) callOwn(x *exchange, name string) bool {
 	case cancelTool:
 		mode, _ := jsonrpc.String(jsonrpc.Get(args, "mode"))
 		k.resolve(x, args, mode)
-	default:
-		return false
 	}
 	return true
 }

@@ -93,20 +93,32 @@ func (k *keeper) takeUntold(age time.Duration) []untold {
 }
 
 // hostLeft notes that the host closed its output or is gone: nobody waits for
-// its calls, and nothing that was written last can be taken as read.
+// its calls, and nothing that was written last can be taken as read. That holds
+// once it is decided of each of its calls whether it is sent: two equal calls of
+// one host are two calls.
 func (k *keeper) hostLeft(why string) {
 	if k == nil || k.bridge.hostLeft.Swap(true) {
 		return
 	}
-	for _, u := range k.takeUntold(0) {
-		k.journal.Note(u.handle, jobs.Note{NobodyWait: why})
-	}
-	for _, x := range k.bridge.host.openCalls() {
-		k.bridge.work.Go(func() {
-			x.awaitDecision()
+	unread, open := k.takeUntold(0), k.bridge.host.openCalls()
+	left := func() {
+		for _, u := range unread {
+			k.journal.Note(u.handle, jobs.Note{NobodyWait: why})
+		}
+		for _, x := range open {
 			k.nobodyWaits(x, why)
-		})
+		}
 	}
+	if len(open) == 0 {
+		left()
+		return
+	}
+	k.bridge.work.Go(func() {
+		for _, x := range open {
+			x.awaitDecision()
+		}
+		left()
+	})
 }
 
 // openCalls lists the calls that are not answered.
@@ -122,9 +134,7 @@ func (h *host) openCalls() []*exchange {
 	return list
 }
 
-// awaitDecision waits until it is decided whether the call of x is sent. Two
-// equal calls of one host are two calls, also if the host closes its output
-// before the second one is begun.
+// awaitDecision waits until it is decided whether the call of x is sent.
 func (x *exchange) awaitDecision() {
 	select {
 	case <-x.decided:
