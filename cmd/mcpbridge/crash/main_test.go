@@ -9,7 +9,7 @@ import (
 )
 
 // callLimit bounds whatever a test waits for; it says nothing about the bridge.
-const callLimit = 60 * time.Second
+const callLimit = 3 * time.Minute
 
 // Environment of these tests.
 const (
