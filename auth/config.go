@@ -55,6 +55,7 @@ type OAuth struct {
 	NoResource        bool        // --no-resource
 	AuthorizeParams   url.Values  // --authorize-param
 	TokenEndpoint     string      // --token-endpoint
+	Issuer            string      // --issuer; empty: as the server names it, to the letter
 	UseIDToken        bool        // --use-id-token
 	CallbackHost      string      // --callback-host; empty: 127.0.0.1
 	CallbackPort      int         // --callback-port; 0: any
@@ -112,6 +113,9 @@ func (o *OAuth) check(r addressRule) error {
 		}
 	}
 	if err := r.optional("configuration", "token endpoint", o.TokenEndpoint); err != nil {
+		return err
+	}
+	if err := r.optional("configuration", "issuer", o.Issuer); err != nil {
 		return err
 	}
 	if o.Resource != "" {
@@ -185,6 +189,7 @@ func (o OAuth) like(s *settings) OAuth {
 	o.ClientID = either(o.ClientID, s.ConfiguredClient)
 	o.ClientMetadataURL = either(o.ClientMetadataURL, s.ClientMetadataURL)
 	o.TokenEndpoint = either(o.TokenEndpoint, s.TokenEndpoint)
+	o.Issuer = either(o.Issuer, s.ConfiguredIssuer)
 	o.CallbackHost = either(o.CallbackHost, s.CallbackHost)
 	o.CallbackPort = either(o.CallbackPort, s.CallbackPort)
 	o.CallbackPath = either(o.CallbackPath, s.CallbackPath)

@@ -55,7 +55,7 @@ type discovery struct {
 	resource string // --resource; replaces what the metadata says
 	prefer   string // issuer of an earlier sign-in, tried first
 	tokenURL string // --token-endpoint
-	warn     func(string)
+	issuer   string // --issuer
 }
 
 func (d discovery) find(ctx context.Context, c Challenge) (place, error) {
@@ -228,16 +228,18 @@ func (d discovery) oneServer(ctx context.Context, address, issuer string) (authS
 	return doc, d.checkServer(document, doc, issuer)
 }
 
-// checkServer is RFC 8414, section 3.3: the document must name the issuer it was
-// asked for. A trailing slash more or less is tolerated with a warning: the
-// origin is the same, and two documents of one provider often differ by it.
+// checkServer is RFC 8414, section 3.3, and the 2026-07-28 revision, authorization
+// server metadata discovery: the document must name the very issuer that it was
+// asked for, or it must not be used. Many providers' documents differ by a slash;
+// who knows such a provider says so.
 func (d discovery) checkServer(document string, doc authServer, issuer string) error {
 	switch {
 	case doc.Issuer == "":
 		return fmt.Errorf("%s: field \"issuer\" is missing", document)
-	case doc.Issuer == issuer:
+	case doc.Issuer == issuer, doc.Issuer == d.issuer:
 	case strings.TrimSuffix(doc.Issuer, "/") == strings.TrimSuffix(issuer, "/"):
-		d.warn(fmt.Sprintf("%s: the issuer is %q where %q was expected; they differ by a slash only", document, clean(doc.Issuer), clean(issuer)))
+		return fmt.Errorf("%s: field \"issuer\" is %q, but %q was expected; refused, although they differ by a slash only; if that is intended, say so with --issuer %s",
+			document, clean(doc.Issuer), clean(issuer), clean(doc.Issuer))
 	default:
 		return fmt.Errorf("%s: field \"issuer\" is %q, but %q was expected; refused", document, clean(doc.Issuer), clean(issuer))
 	}
@@ -263,6 +265,7 @@ func (d discovery) checkServer(document string, doc authServer, issuer string) e
 // default paths are /authorize, /token and /register.
 func (d discovery) legacy(ctx context.Context) (place, error) {
 	origin := strings.ToLower(d.upstream.Scheme) + "://" + strings.ToLower(d.upstream.Host)
+	d.issuer = either(d.issuer, origin+"/") // nobody has said how the issuer is written
 	p := place{resource: d.resourceValue("")}
 	server, err := d.serverMetadata(ctx, origin)
 	if errors.Is(err, errAbsent) {

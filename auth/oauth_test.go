@@ -174,12 +174,38 @@ func checkNothingStored(t *testing.T, dir string) {
 	}
 }
 
+// The issuer is compared to the letter (2026-07-28, authorization server metadata
+// discovery). A slash more or less is named, with the flag that allows it; that is
+// kept with the sign-in.
 func TestIssuersThatDifferByASlash(t *testing.T) {
 	b := newBench(t, authtest.Quirks{})
-	b.Change(func(q *authtest.Quirks) { q.Issuer = b.Base() + "/"; q.SendIss = "" })
-	b.mustCall(b.bridge(nil), "")
-	if !strings.Contains(b.log.String(), "differ by a slash") {
-		t.Errorf("no warning in %q", b.log)
+	b.Change(func(q *authtest.Quirks) { q.Issuer = b.Base() + "/" })
+	_, _, err := b.call(b.bridge(nil), "")
+	for _, part := range []string{`"` + b.Base() + `"`, `"` + b.Base() + `/"`, "differ by a slash", "--issuer " + b.Base() + "/"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v lacks %q", err, part)
+		}
+	}
+	checkNothingStored(t, b.dir)
+	b.mustCall(b.bridge(func(c *Config) { c.OAuth.Issuer = b.Base() + "/" }), "")
+	b.ExpireAccess()
+	b.RevokeRefresh()
+	b.mustCall(b.bridge(nil), "") // signs in again as configured before
+	_, _, err = b.call(b.bridge(func(c *Config) { c.OAuth.Issuer = "https://x.example"; c.Principal = "other" }), "")
+	if err == nil || !strings.Contains(err.Error(), "was expected") {
+		t.Errorf("another issuer than the configured one: %v", err)
+	}
+}
+
+// Where no protected resource metadata names an issuer, both ways to write that of
+// the server's own origin are right.
+func TestIssuerOfTheOrigin(t *testing.T) {
+	for _, slash := range []string{"", "/"} {
+		t.Run("origin"+slash, func(t *testing.T) {
+			b := newBench(t, authtest.Quirks{ResourceAt: "none"})
+			b.Change(func(q *authtest.Quirks) { q.Issuer = b.Base() + slash })
+			b.mustCall(b.bridge(nil), "")
+		})
 	}
 }
 

@@ -48,7 +48,7 @@ func (o *oauth) prepare(ctx context.Context, cb *callback) (*pending, error) {
 	o.mu.Lock()
 	ch, last, stepUp, r := o.challenge, o.settings, o.stepUp, o.record
 	o.mu.Unlock()
-	d := discovery{caller: o.caller, upstream: o.cfg.Server, resource: opt.Resource, tokenURL: opt.TokenEndpoint, warn: func(s string) { o.cfg.Log.Warn(s) }}
+	d := discovery{caller: o.caller, upstream: o.cfg.Server, resource: opt.Resource, tokenURL: opt.TokenEndpoint, issuer: opt.Issuer}
 	if last != nil {
 		d.prefer = last.Issuer
 	}
@@ -101,7 +101,7 @@ func (o OAuth) settings(cfg Config, where place, c client) settings {
 		ClientID: c.id, ClientKind: c.kind, AuthMethod: c.method, Resource: where.resource,
 		Scopes: o.Scopes, ClientMetadataURL: o.ClientMetadataURL, ConfiguredClient: o.ClientID,
 		ConfiguredTarget: o.Resource, NoResource: o.NoResource, AuthorizeParams: o.AuthorizeParams,
-		TokenEndpoint: o.TokenEndpoint, UseIDToken: o.UseIDToken,
+		TokenEndpoint: o.TokenEndpoint, ConfiguredIssuer: o.Issuer, UseIDToken: o.UseIDToken,
 		CallbackHost: o.CallbackHost, CallbackPort: o.CallbackPort, CallbackPath: o.CallbackPath,
 	}
 	if o.NoResource {

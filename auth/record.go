@@ -88,6 +88,7 @@ type settings struct {
 	NoResource        bool                `json:"noResource"`
 	AuthorizeParams   map[string][]string `json:"authorizeParams"`
 	TokenEndpoint     string              `json:"configuredTokenEndpoint"`
+	ConfiguredIssuer  string              `json:"configuredIssuer"`
 	UseIDToken        bool                `json:"useIdToken"`
 	CallbackHost      string              `json:"callbackHost"`
 	CallbackPort      int                 `json:"callbackPort"`

@@ -47,7 +47,7 @@ config.toml count too):
   --server-id, --principal, --header, --header-file, --bearer-env, --token-command,
   --oauth-grant, --client-id, --client-secret-env, --client-secret-file,
   --private-key, --private-key-id, --token-auth-method, --client-metadata-url,
-  --scope, --resource, --no-resource, --authorize-param, --token-endpoint,
+  --scope, --resource, --no-resource, --authorize-param, --token-endpoint, --issuer,
   --use-id-token, --callback-host, --callback-port, --callback-path,
   --auth-timeout, --token-store, --allow-http, --proxy, --ca-cert, --client-cert,
   --client-key, --connect-timeout, --state-dir, --allow-network-state, --log-level,

@@ -88,6 +88,8 @@ opens with the first call that the server refuses; see "mcpbridge help login"):
   --resource URI, --no-resource   value of the resource parameter, or none
   --authorize-param NAME=VALUE    add to the sign-in page's address; repeatable
   --token-endpoint URL            instead of the authorization server's own
+  --issuer URL                    authorization server, where its metadata writes its
+                                  name in another way than the server
   --use-id-token                  send the ID token instead of the access token
   --callback-host HOST, --callback-port PORT, --callback-path PATH
                                   where the browser returns to (127.0.0.1, any

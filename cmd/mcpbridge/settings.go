@@ -43,7 +43,7 @@ func (s setting) ofServer() bool {
 	switch s.name {
 	case "header", "header-file", "bearer-env", "server-id", "principal",
 		"token-command", "oauth-grant", "client-id", "client-secret-env", "client-secret-file", "private-key", "private-key-id",
-		"token-auth-method", "client-metadata-url", "scope", "resource", "no-resource", "authorize-param", "token-endpoint", "use-id-token":
+		"token-auth-method", "client-metadata-url", "scope", "resource", "no-resource", "authorize-param", "token-endpoint", "issuer", "use-id-token":
 		return true
 	}
 	return false

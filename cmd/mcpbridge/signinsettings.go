@@ -50,6 +50,7 @@ func signInSettings() []setting {
 		{"no-resource", toggle, boolean(func(o *options) *bool { return &o.signIn.oauth.NoResource })},
 		{"authorize-param", lines, parseAuthorizeParams},
 		{"token-endpoint", single, oauth(func(o *auth.OAuth) *string { return &o.TokenEndpoint })},
+		{"issuer", single, oauth(func(o *auth.OAuth) *string { return &o.Issuer })},
 		{"use-id-token", toggle, boolean(func(o *options) *bool { return &o.signIn.oauth.UseIDToken })},
 		{"callback-host", single, oauth(func(o *auth.OAuth) *string { return &o.CallbackHost })},
 		{"callback-port", single, parseCallbackPort},
