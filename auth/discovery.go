@@ -56,6 +56,7 @@ type discovery struct {
 	prefer   string // issuer of an earlier sign-in, tried first
 	tokenURL string // --token-endpoint
 	issuer   string // --issuer
+	warn     func(string)
 }
 
 func (d discovery) find(ctx context.Context, c Challenge) (place, error) {
@@ -101,15 +102,25 @@ func canonical(u *url.URL) string {
 // first error that is more than absence, or errAbsent.
 func (d discovery) resourceMetadata(ctx context.Context, fromChallenge string) (resource, error) {
 	var places []string
+	var misled error
 	if fromChallenge != "" {
-		places = append(places, fromChallenge)
+		if _, misled = d.rule.parse("challenge of the server", "resource_metadata", fromChallenge); misled == nil {
+			places = append(places, fromChallenge)
+		}
 	}
 	for _, p := range wellKnown(d.upstream, "oauth-protected-resource") {
 		if !slices.Contains(places, p) {
 			places = append(places, p)
 		}
 	}
-	return first(places, func(p string) (resource, error) { return d.oneResource(ctx, p) })
+	doc, err := first(places, func(p string) (resource, error) { return d.oneResource(ctx, p) })
+	switch {
+	case misled != nil && errors.Is(err, errAbsent):
+		return doc, misled
+	case misled != nil && err == nil && d.warn != nil:
+		d.warn(misled.Error() + "; what is at the well-known place is used")
+	}
+	return doc, err
 }
 
 func (d discovery) oneResource(ctx context.Context, address string) (resource, error) {

@@ -157,6 +157,27 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// A challenge that names a place which may not be asked is said to be wrong; what
+// is at the well-known places counts all the same.
+func TestMisleadingChallenge(t *testing.T) {
+	for name, hint := range map[string]string{"scheme": "file:///etc/passwd", "relative": "/metadata", "plain": "http://10.0.0.1/x", "user": "https://u:p@x.example/"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, authtest.Quirks{Hint: hint})
+			b.mustCall(b.bridge(nil), "")
+			if !strings.Contains(b.log.String(), `challenge of the server: field \"resource_metadata\"`) {
+				t.Errorf("the log says:\n%s", b.log)
+			}
+			b = &bench{Server: b.Server, t: t, dir: t.TempDir(), browser: b.browser, log: b.log}
+			b.Change(func(q *authtest.Quirks) { q.ResourceAt = "odd" })
+			_, _, err := b.call(b.bridge(nil), "")
+			if err == nil || !strings.Contains(err.Error(), `challenge of the server: field "resource_metadata"`) {
+				t.Errorf("got %v", err)
+			}
+			checkNothingStored(t, b.dir)
+		})
+	}
+}
+
 func fillBase(q *authtest.Quirks, base string) {
 	for _, s := range []*string{&q.ResourceBody, &q.ServerBody, &q.Resource} {
 		*s = strings.ReplaceAll(*s, "$/", base+"/")

@@ -48,7 +48,7 @@ func (o *oauth) prepare(ctx context.Context, cb *callback) (*pending, error) {
 	o.mu.Lock()
 	ch, last, stepUp, r := o.challenge, o.settings, o.stepUp, o.record
 	o.mu.Unlock()
-	d := discovery{caller: o.caller, upstream: o.cfg.Server, resource: opt.Resource, tokenURL: opt.TokenEndpoint, issuer: opt.Issuer}
+	d := discovery{caller: o.caller, upstream: o.cfg.Server, resource: opt.Resource, tokenURL: opt.TokenEndpoint, issuer: opt.Issuer, warn: func(s string) { o.cfg.Log.Warn(s) }}
 	if last != nil {
 		d.prefer = last.Issuer
 	}

@@ -7,6 +7,7 @@ import "time"
 type Quirks struct {
 	// Protected resource metadata.
 	NoHint        bool   // the challenge names no resource_metadata
+	Hint          string // resource_metadata of the challenge; empty: the right one
 	NoChallenge   bool   // a 401 has no WWW-Authenticate at all
 	ResourceAt    string // "path" (default), "root", "odd" (only the challenge knows), "none"
 	Resource      string // value of "resource"; empty: the endpoint's URL
@@ -49,6 +50,7 @@ type Quirks struct {
 	ClientGrant     bool // client_credentials is allowed
 
 	RegistrationBody string  // the whole registration response, raw
+	DeviceBody       string  // the whole device authorization response, raw
 	Pendings         int     // device polls that are answered authorization_pending
 	SlowDown         bool    // the first device poll is answered slow_down
 	DeviceInterval   float64 // seconds; 0: 0.02

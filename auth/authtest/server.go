@@ -264,7 +264,10 @@ func (s *Server) refuse(w http.ResponseWriter, status int, code, scope string) {
 		if scope != "" {
 			c += `, scope="` + scope + `"`
 		}
-		if !s.quirks.NoHint && s.resourcePath() != "-" {
+		switch {
+		case s.quirks.Hint != "":
+			c += `, resource_metadata="` + s.quirks.Hint + `"`
+		case !s.quirks.NoHint && s.resourcePath() != "-":
 			c += `, resource_metadata="` + s.base + s.resourcePath() + `"`
 		}
 		w.Header().Add("WWW-Authenticate", "Negotiate")
@@ -464,6 +467,10 @@ func (s *Server) issue(w http.ResponseWriter, g grant, refresh bool) {
 
 func (s *Server) startDevice(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
+	if s.quirks.DeviceBody != "" {
+		raw(w, http.StatusOK, s.quirks.DeviceBody)
+		return
+	}
 	code := "device-" + rand.Text()
 	s.device[code] = 0
 	reply(w, http.StatusOK, map[string]any{
