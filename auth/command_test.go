@@ -122,6 +122,38 @@ func TestTokenCommand(t *testing.T) {
 	}
 }
 
+// The command is run again before the end that it named, unasked by any refusal.
+func TestTokenCommandBeforeTheEnd(t *testing.T) {
+	b := newBench(t, authtest.Quirks{})
+	file := filepath.Join(t.TempDir(), "count")
+	c := b.bridge(func(c *Config) {
+		c.Command, c.OAuth = &Command{argv: []string{os.Args[0], "helper", "counter", file, "2"}}, nil
+	})
+	ctx, tick := b.context(), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		req, err := http.NewRequest(http.MethodGet, b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Apply(ctx, req); err != nil {
+			t.Fatal(err)
+		}
+		token := req.Header.Get("Authorization")
+		if first && token != "Bearer token-1" {
+			t.Fatalf("first %q", token)
+		}
+		if token == "Bearer token-2" {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("it is still %q", token)
+		}
+	}
+}
+
 func TestTokenCommandWithTheSameToken(t *testing.T) {
 	b := newBench(t, authtest.Quirks{})
 	c := b.bridge(func(c *Config) {

@@ -42,6 +42,10 @@ func helper(name string, args []string) int {
 		if os.WriteFile(args[0], b, 0o600) != nil {
 			return 1
 		}
+		if len(args) > 1 { // the seconds that each is good for
+			fmt.Printf(`{"access_token":"token-%d","expires_in":%s}`, len(b), args[1])
+			break
+		}
 		fmt.Printf("token-%d\n", len(b))
 	case "block":
 		_, _ = io.Copy(io.Discard, blocked{})
