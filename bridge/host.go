@@ -435,8 +435,7 @@ func (h *host) clientName() string {
 	defer h.mu.Unlock()
 	for _, p := range []*profile{h.handshake, h.recent} {
 		if p != nil {
-			name, _ := jsonrpc.String(jsonrpc.Get(p.clientInfo, "name"))
-			return name
+			return p.name
 		}
 	}
 	return ""

@@ -379,6 +379,7 @@ func (l *link) ask(ctx context.Context, u upstream, p *profile, method string, t
 func (p *profile) asLegacy() *profile {
 	own := *p
 	own.era = legacyEra
+	own.noteQuestions()
 	return &own
 }
 

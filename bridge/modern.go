@@ -82,11 +82,10 @@ func mayAsk(d *delivery) []byte {
 	if d.own {
 		return withoutQuestions(d.profile.capabilities)
 	}
-	c := jsonrpc.Without(d.profile.capabilities, "tasks")
 	if d.tasks {
-		c = withTasks(c)
+		return d.profile.questionsTasks
 	}
-	return c
+	return d.profile.questions
 }
 
 // withTasks offers the tasks extension, which the bridge drives itself.

@@ -10,10 +10,23 @@ import (
 // says more than that it is old.
 func legacyProfile(version string, clientInfo, capabilities []byte) *profile {
 	p := &profile{era: legacyEra, version: version}
-	p.clientInfo = objectOr(clientInfo, `{"name":"mcpbridge","version":"1"}`)
+	p.introduce(clientInfo)
 	p.capabilities = lenient(capabilities)
 	p.key = shortHash(legacyEra.String(), version, string(p.capabilities))
+	p.noteQuestions()
 	return p
+}
+
+// noteQuestions writes down what a modern server may ask, once for all requests.
+func (p *profile) noteQuestions() {
+	p.questions = jsonrpc.Without(p.capabilities, "tasks")
+	p.questionsTasks = withTasks(p.questions)
+}
+
+// introduce says who the host is.
+func (p *profile) introduce(clientInfo []byte) {
+	p.clientInfo = objectOr(clientInfo, `{"name":"mcpbridge","version":"1"}`)
+	p.name, _ = jsonrpc.String(jsonrpc.Get(p.clientInfo, "name"))
 }
 
 // modernProfile is the profile in the _meta of a modern request, or nil if the
@@ -38,7 +51,7 @@ func modernProfile(m *jsonrpc.Message) *profile {
 	if !modern {
 		return nil
 	}
-	p.clientInfo = objectOr(p.clientInfo, `{"name":"mcpbridge","version":"1"}`)
+	p.introduce(p.clientInfo)
 	// What a legacy session declares: questions as this request does, but no
 	// tasks of 2025-11-25 and no notices about roots, which such a host never
 	// sends.

@@ -148,10 +148,10 @@ func (e *evidence) countLocked() int {
 // message "settled" when a delivery ends after that.
 func (b *Bridge) record(x *exchange, v *classify.Verdict, message string) {
 	log := b.cfg.Log
-	who := x.identity()
 	if !log.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
+	who := x.identity()
 	e := &x.evidence
 	e.mu.Lock()
 	defer e.mu.Unlock()

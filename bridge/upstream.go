@@ -52,8 +52,14 @@ type profile struct {
 	era          era
 	version      string // of the host
 	clientInfo   []byte // JSON object
+	name         string // in clientInfo
 	capabilities []byte // JSON object
 	key          string // what makes two profiles the same session and catalogue
+
+	// Where era is legacy, what a modern server may ask of the host, without and
+	// with the tasks extension: each request says it.
+	questions      []byte
+	questionsTasks []byte
 }
 
 // A delivery is one message on its way to the upstream.

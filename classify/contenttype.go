@@ -10,6 +10,9 @@ import (
 // case and with any parameters, malformed ones too.
 func isEventStream(h http.Header) bool {
 	value := h.Get("Content-Type")
+	if value == "application/json" { // most are, and parsing allocates
+		return false
+	}
 	kind, _, err := mime.ParseMediaType(value)
 	if err != nil {
 		kind, _, _ = strings.Cut(value, ";")

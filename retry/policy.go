@@ -22,12 +22,17 @@ func Defaults() Policy {
 // one exchange: exponential, with jitter of half the wait to both sides, and
 // without an end of its own (backoff's would give up after 15 minutes).
 func (p Policy) Waits() func() time.Duration {
-	b := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(p.First),
-		backoff.WithMaxInterval(p.Max),
-		backoff.WithMultiplier(2),
-		backoff.WithRandomizationFactor(0.5),
-		backoff.WithMaxElapsedTime(0),
-	)
-	return b.NextBackOff
+	var b *backoff.ExponentialBackOff // made when it is needed, which is rare
+	return func() time.Duration {
+		if b == nil {
+			b = backoff.NewExponentialBackOff(
+				backoff.WithInitialInterval(p.First),
+				backoff.WithMaxInterval(p.Max),
+				backoff.WithMultiplier(2),
+				backoff.WithRandomizationFactor(0.5),
+				backoff.WithMaxElapsedTime(0),
+			)
+		}
+		return b.NextBackOff()
+	}
 }
