@@ -17,3 +17,6 @@ func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 func replaceFD(from, to int) error { return unix.Dup2(from, to) }
 
 func selfPath() (string, error) { return os.Executable() }
+
+// newInput returns what reads from the host.
+func newInput(fd int, ended func()) (input, error) { return newHostInput(fd, ended) }

@@ -75,7 +75,7 @@ func pipeMark(fd int) string {
 
 // serve returns the worker's side of the host. Letting go moves to dir.
 func (w *worker) serve(d *departure, stdin *os.File, dir string) (hostSide, error) {
-	in, err := newHostInput(int(stdin.Fd()), d.inputEnded)
+	in, err := newInput(int(stdin.Fd()), d.inputEnded)
 	if err != nil {
 		return hostSide{}, fmt.Errorf("read from the host: %w", err)
 	}
@@ -143,8 +143,16 @@ func inheritedFDs() []int {
 	return list
 }
 
-// A hostInput reads standard input without ever waiting inside a read, which
-// would keep the host's pipe open after it was let go of.
+// An input reads from the host without ever waiting inside a read, which would
+// keep the host's pipe open after it was let go of.
+type input interface {
+	// Read calls what newInput was given when the host has ended its output.
+	io.Reader
+	// stop makes a Read that waits return io.EOF, and every later one.
+	stop()
+}
+
+// A hostInput is an input that waits in poll.
 type hostInput struct {
 	ended func()
 	woken *os.File // its end wakes a reader
@@ -162,7 +170,6 @@ func newHostInput(fd int, ended func()) (*hostInput, error) {
 	return in, nil
 }
 
-// stop makes a Read that waits return io.EOF, and every later one.
 func (in *hostInput) stop() { _ = in.wake.Close() }
 
 func (in *hostInput) Read(b []byte) (int, error) {
