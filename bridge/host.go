@@ -29,6 +29,7 @@ type host struct {
 	log    *slog.Logger
 	work   sync.WaitGroup // exchanges and questions
 	nextQ  atomic.Int64
+	crew   *crew
 
 	mu          sync.Mutex
 	inFlight    map[string]*exchange // by id, as a JSON value
@@ -44,7 +45,7 @@ type host struct {
 }
 
 func newHost(b *Bridge, out *stdio.Writer) *host {
-	return &host{bridge: b, out: out, log: b.cfg.Log, inFlight: map[string]*exchange{}, questions: map[string]chan *jsonrpc.Message{}, gone: make(chan struct{})}
+	return &host{crew: newCrew(b.life), bridge: b, out: out, log: b.cfg.Log, inFlight: map[string]*exchange{}, questions: map[string]chan *jsonrpc.Message{}, gone: make(chan struct{})}
 }
 
 // accept takes one line. It never waits for the upstream.
@@ -332,7 +333,9 @@ func (h *host) requested(m *jsonrpc.Message, b *batch) {
 	if counted {
 		h.counted++
 	}
-	h.work.Go(func() {
+	h.work.Add(1)
+	h.crew.run(func() {
+		defer h.work.Done()
 		defer h.finished(x, counted)
 		x.run()
 	})
