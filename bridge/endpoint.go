@@ -203,9 +203,13 @@ func (e *endpoint) readStream(ctx context.Context, body io.Reader, r *reply, s s
 			free(ev.Release)
 			continue // a priming event, or of a type that MCP does not use
 		}
+		strays := r.strays
 		if r.held(ev, s) {
 			r.capture.Ended = classify.Complete
 			return
+		}
+		if r.strays > strays && isNews(r.strays) {
+			e.log.Warn("a reply of the server to no request of this stream was skipped", "method", r.expect.Method, "replies", r.strays)
 		}
 	}
 }
@@ -273,6 +277,7 @@ func (r *reply) event(ev sse.Event, s sink) (terminal bool) {
 			r.capture.Replies = append(r.capture.Replies, m)
 			return true
 		}
+		r.strays++
 		if len(r.capture.Replies) < maxBrokenEvents {
 			r.capture.Replies = append(r.capture.Replies, m)
 		}

@@ -107,6 +107,7 @@ type reply struct {
 	local         bool // refused here: the request cannot be sent as it is
 	moot          bool // had no effect, after a delivery that may have had; set by weigh
 	tooLarge      bool
+	strays        int64  // replies on its stream to other requests
 	taskCancelled bool   // an upstream task reported that it was cancelled
 	anyID         bool   // the id that was sent is not known: the one response is the reply
 	connecting    string // what failed before the request itself could leave

@@ -184,6 +184,50 @@ func TestReplyToNobody(t *testing.T) {
 	for _, v := range []string{v2511, modern} {
 		r := start(t, nil, rigOptions{version: v, url: s.URL})
 		want(t, v, r.ok(r.tool("act", "{}")), "done")
+		for _, stream := range []string{`"method":"tools/call","replies":1`, `"method":"","replies":1`} {
+			if err := r.host.WaitStderr(r.step(), `to no request of this stream was skipped",`+stream); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestBadListen: requests, replies to nobody and what is no JSON on the bridge's
+// own listen reach no host; the notice behind them does.
+func TestBadListen(t *testing.T) {
+	t.Parallel()
+	s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
+		if m.Method != "subscriptions/listen" {
+			return false
+		}
+		tag := func(id string) string { return `"_meta":{"` + subscriptionID + `":` + id + `}` }
+		events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+tag(string(m.ID))+`,"notifications":{"promptsListChanged":true}}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, `{"jsonrpc":"2.0","id":"nobody","result":{}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}`,
+			`no JSON`, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`,
+			`{"jsonrpc":"2.0","method":"`+toolsChanged+`","params":{`+tag(string(m.ID))+`}}`)
+		<-r.Context().Done()
+		return true
+	})
+	for _, v := range []string{v2511, modern} {
+		r := start(t, nil, rigOptions{version: v, url: s.URL})
+		r.ok(r.call("tools/list", ""))
+		mine := func(m bridgetest.HostMessage) bool { return m.Method == toolsChanged }
+		if v == modern {
+			r.listen(`"l"`, `{"toolsListChanged":true}`)
+			mine = about(toolsChanged, `"l"`)
+		}
+		if _, err := r.host.WaitMessage(r.step(), "the notice behind all that", mine); err != nil {
+			t.Fatalf("%s: %v\n%s", v, err, r.host.Stderr())
+		}
+		for _, said := range []string{"a request of the server on a modern stream was ignored", "to no request of this stream was skipped"} {
+			if err := r.host.WaitStderr(r.step(), said); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(r.questions()); n > 0 {
+			t.Errorf("%s: asked %d questions", v, n)
+		}
+		r.ok(r.call("tools/list", ""))
 	}
 }
 
