@@ -24,10 +24,13 @@ type listens struct {
 	bridge *Bridge
 	wake   chan struct{} // the wanted filter may have changed
 
-	mu   sync.Mutex
-	open map[*listen]bool
-	uris map[string]int // resources that a legacy host subscribed to
-	room quota          // of listens
+	mu    sync.Mutex
+	open  map[*listen]bool
+	uris  map[string]int // resources that a legacy host subscribed to
+	asked int64          // how often what is wanted may have changed
+	met   int64          // asked, when upstream was last told of all that is wanted
+	moved chan struct{}  // closed and replaced with every change of met
+	room  quota          // of listens
 }
 
 // Bounds of what one host may listen to.
@@ -40,7 +43,13 @@ const (
 type listen struct {
 	x      *exchange
 	filter filter
+
+	acknowledged bool     // this and the next are guarded by the exchange
+	early        [][]byte // notices that came before
 }
+
+// maxEarly bounds the notices that wait for an acknowledgment.
+const maxEarly = 64
 
 // A filter says which notices are wanted.
 type filter struct {
@@ -51,7 +60,7 @@ type filter struct {
 }
 
 func newListens(b *Bridge) *listens {
-	return &listens{bridge: b, wake: make(chan struct{}, 1), open: map[*listen]bool{}, uris: map[string]int{}}
+	return &listens{bridge: b, wake: make(chan struct{}, 1), open: map[*listen]bool{}, uris: map[string]int{}, moved: make(chan struct{})}
 }
 
 // readFilter reads params.notifications.
@@ -221,18 +230,12 @@ func (l *listens) serve(x *exchange) {
 	defer l.room.give()
 	limited := f.limit(l.bridge.offers.handshake(x.ctx, x.profile, handshakeWait))
 	limited.tasks = l.bridge.keeper.knownTasks(x.ctx, f.tasks)
-	one := &listen{x, limited}
-	one.notify("notifications/subscriptions/acknowledged", concat(`"notifications":`, one.filter.json()))
+	one := &listen{x: x, filter: limited}
 	l.mu.Lock()
 	l.open[one] = true
 	l.mu.Unlock()
-	l.changed()
-	if u, ok := l.bridge.link.known().(*legacy); ok {
-		u.stir() // its GET stream may be closed
-	}
-	for uri := range one.filter.uris {
-		l.bridge.subscribeLegacy(x, uri, true)
-	}
+	subscribed := l.follow(one)
+	one.acknowledge()
 	for _, h := range one.filter.tasks {
 		x.host.work.Go(func() { l.bridge.keeper.followFor(one, h) })
 	}
@@ -241,6 +244,7 @@ func (l *listens) serve(x *exchange) {
 	delete(l.open, one)
 	l.mu.Unlock()
 	l.changed()
+	<-subscribed
 	for uri := range one.filter.uris {
 		if l.bridge.life.Err() == nil && !l.wants(uri) {
 			l.bridge.subscribeLegacy(x, uri, false)
@@ -249,32 +253,109 @@ func (l *listens) serve(x *exchange) {
 	x.answerText(resultLine(x.id, concat(`{"resultType":"complete","_meta":{"`, metaSubscriptionID, `":`, x.id, `}}`)))
 }
 
-// notify writes a notification of this listen, tagged with its id.
-func (one *listen) notify(method string, params []byte) {
+// follow has upstream tell of what a new listen wants, and returns when it does,
+// or will not for a while: what happens after an acknowledgment is to be heard of.
+// The channel is closed when a legacy server was asked for each resource.
+func (l *listens) follow(one *listen) (subscribed <-chan struct{}) {
 	x := one.x
+	ctx, cancel := context.WithTimeout(x.ctx, handshakeWait)
+	defer cancel()
+	asked := l.changed()
+	if u, ok := l.bridge.link.known().(*legacy); ok {
+		u.stir() // its GET stream may be closed
+	}
+	done := make(chan struct{})
+	spawned := x.host.spawn(func() {
+		defer close(done)
+		for uri := range one.filter.uris {
+			l.bridge.subscribeLegacy(x, uri, true)
+		}
+	})
+	if !spawned {
+		close(done)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	l.awaitMet(ctx, asked)
+	return done
+}
+
+// awaitMet waits until upstream was told of what was wanted at a time.
+func (l *listens) awaitMet(ctx context.Context, asked int64) {
+	for {
+		l.mu.Lock()
+		met, moved := l.met, l.moved
+		l.mu.Unlock()
+		if met >= asked {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// meets notes that upstream was told of what was wanted at a time.
+func (l *listens) meets(asked int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.met = asked
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// acknowledge writes the acknowledgment, and then what came before it:
+// 2026-07-28, subscriptions, has it first.
+func (one *listen) acknowledge() {
+	x := one.x
+	line := one.line("notifications/subscriptions/acknowledged", concat(`"notifications":`, one.filter.json()))
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
 		return
 	}
-	line := concat(`{"jsonrpc":"2.0","method":`, quote(method), `,"params":{"_meta":{"`, metaSubscriptionID, `":`, x.id, `}`)
+	one.acknowledged = true
+	x.host.out.Notify("", line)
+	for _, early := range one.early {
+		x.host.out.Notify("", early)
+	}
+	one.early = nil
+}
+
+// notify writes a notification of this listen, tagged with its id.
+func (one *listen) notify(method string, params []byte) { one.write(one.line(method, params)) }
+
+func (one *listen) line(method string, params []byte) []byte {
+	line := concat(`{"jsonrpc":"2.0","method":`, quote(method), `,"params":{"_meta":{"`, metaSubscriptionID, `":`, one.x.id, `}`)
 	if len(params) > 0 {
 		line = concat(line, `,`, params)
 	}
-	x.host.out.Notify("", append(line, "}}"...))
+	return append(line, "}}"...)
+}
+
+// write writes a line of this listen, behind its acknowledgment.
+func (one *listen) write(line []byte) {
+	x := one.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+	case one.acknowledged:
+		x.host.out.Notify("", line)
+	case len(one.early) < maxEarly:
+		one.early = append(one.early, line)
+	}
 }
 
 // pass writes a notification of the server, of which only the tag is changed:
 // it came on a listen of ours.
 func (one *listen) pass(m *jsonrpc.Message) {
-	x := one.x
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return
-	}
-	edits := metaEdit(m, metaPatch{set: []member{{metaSubscriptionID, x.id}}})
-	x.host.out.Notify("", jsonrpc.AppendEdited(nil, m.Raw, edits...))
+	edits := metaEdit(m, metaPatch{set: []member{{metaSubscriptionID, one.x.id}}})
+	one.write(jsonrpc.AppendEdited(nil, m.Raw, edits...))
 }
 
 // wants reports whether a notice is one that f asks for.
@@ -385,11 +466,17 @@ func (l *listens) wanted(legacyHost bool) filter {
 	return f
 }
 
-func (l *listens) changed() {
+// changed has what is wanted looked at again, and returns a number for it.
+func (l *listens) changed() (asked int64) {
+	l.mu.Lock()
+	l.asked++
+	asked = l.asked
+	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
+	return asked
 }
 
 // following reports whether anybody here waits for notices.
@@ -410,7 +497,7 @@ func (l *listens) run(ctx context.Context) {
 	pause := firstPause
 	for {
 		signedIn := l.bridge.access.changes()
-		up, want := l.target()
+		up, want, asked := l.target()
 		switch {
 		case up == nil || up == deaf || want.empty():
 			current.stop()
@@ -424,6 +511,7 @@ func (l *listens) run(ctx context.Context) {
 				l.bridge.gap(nil)
 			}
 		}
+		l.meets(asked)
 		select {
 		case <-ctx.Done():
 			return
@@ -453,11 +541,14 @@ func (l *listens) complain(u *upstreamListen) {
 	}
 }
 
-// target is where to listen, and for what.
-func (l *listens) target() (upstream, filter) {
+// target is where to listen, and for what, and how often that was asked before.
+func (l *listens) target() (upstream, filter, int64) {
+	l.mu.Lock()
+	asked := l.asked
+	l.mu.Unlock()
 	up := l.bridge.link.known()
 	if up == nil || up.era() != modernEra {
-		return nil, filter{}
+		return nil, filter{}, asked
 	}
 	h := l.bridge.host
 	h.mu.Lock()
@@ -469,7 +560,7 @@ func (l *listens) target() (upstream, filter) {
 	f := l.wanted(legacyHost).limit(&found)
 	tools := jsonrpc.Get(found.Capabilities, "tools")
 	f.tools = f.tools && len(tools) > 0 && truthy(jsonrpc.Get(tools, "listChanged"))
-	return up, f
+	return up, f, asked
 }
 
 // An upstreamListen is one subscriptions/listen of ours at the upstream.

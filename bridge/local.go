@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -251,6 +252,9 @@ func (x *exchange) subscribe() bool {
 	if up := x.bridge.link.known(); up != nil && up.era() == legacyEra {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(x.ctx, handshakeWait)
+	defer cancel()
+	x.bridge.listens.awaitMet(ctx, x.bridge.listens.changed())
 	x.answerResult([]byte("{}"))
 	return true
 }

@@ -55,6 +55,35 @@ func TestListensWithFiltersOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestNoticeAtOnce: what the server says in the moment in which it begins to tell
+// is told, behind the acknowledgment.
+func TestNoticeAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
+		if m.Method != "subscriptions/listen" {
+			return false
+		}
+		tag := `"_meta":{"` + subscriptionID + `":` + string(m.ID) + `}`
+		events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+tag+`,"notifications":{"toolsListChanged":true}}}`,
+			`{"jsonrpc":"2.0","method":"`+updated+`","params":{`+tag+`,"uri":"test://x"}}`)
+		<-r.Context().Done()
+		return true
+	})
+	for _, v := range []string{v2511, modern} {
+		r := start(t, nil, rigOptions{version: v, url: s.URL})
+		r.ok(r.tool("mcpbridge_job", "{}"))
+		if v == modern {
+			r.listen(`"l"`, `{"resourceSubscriptions":["test://x"]}`)
+			r.notice(updated, `"l"`)
+			continue
+		}
+		r.ok(r.call("resources/subscribe", `{"uri":"test://x"}`))
+		if _, err := r.host.WaitNotification(r.step(), updated); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestListenNamesWhatCanBeKept: no more than the server offers.
 func TestListenNamesWhatCanBeKept(t *testing.T) {
 	t.Parallel()
