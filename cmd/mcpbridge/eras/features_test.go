@@ -25,7 +25,7 @@ type group struct {
 func groups() []group {
 	plain := func(p pair) rigOptions { return rigOptions{version: p.version} }
 	tasks := func(p pair) rigOptions {
-		o := rigOptions{version: p.version, args: []string{"--answer-within=600ms"}}
+		o := rigOptions{version: p.version, args: []string{"--answer-within=1500ms"}}
 		if p.version == modern {
 			o.capabilities = withTasks(capabilitiesOf(modern))
 		}

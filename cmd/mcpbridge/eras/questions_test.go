@@ -158,7 +158,7 @@ func TestLateQuestionAtTheJobTool(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			up := startUpstream(t, bridgetest.Options{Era: p.era, Tools: serverTools()})
-			r := start(t, up, rigOptions{version: p.version, args: []string{"--answer-within=500ms"}})
+			r := start(t, up, rigOptions{version: p.version, args: []string{"--answer-within=1500ms"}})
 			got := r.ok(r.tool("late_ask", "{}"))
 			want(t, "handle", got, "STILL RUNNING")
 			want(t, "job", r.jobEnd(got), "answered", "Ada")

@@ -43,7 +43,7 @@ func TestStructuredContentBecomesText(t *testing.T) {
 			return json.RawMessage(`{"content":[],"structuredContent":"odd"}`), c.Sleep(lateAfter)
 		}},
 	}})
-	r := start(t, up, rigOptions{version: v2511, args: []string{"--answer-within=500ms"}})
+	r := start(t, up, rigOptions{version: v2511, args: []string{"--answer-within=1500ms"}})
 	got := r.tool("bare", "{}")
 	if rawAt(got.Result, "structuredContent") != "" || !strings.Contains(got.Text(), "[1,") {
 		t.Errorf("bare: %s", got.Raw)

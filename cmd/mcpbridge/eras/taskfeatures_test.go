@@ -98,7 +98,7 @@ func askTask() bridgetest.Tool {
 
 // checkLong: a call that outlives the patience of the host.
 func checkLong(r *rig, p pair) string {
-	const args = `{"key":"long","ms":1500}`
+	const args = `{"key":"long","ms":4000}`
 	switch {
 	case r.modern():
 		got := r.ok(r.tool("slow_write", args))
@@ -160,7 +160,7 @@ func (r *rig) jobEnd(answer string) string {
 }
 
 // lateAfter is later than hosts of the group wait.
-const lateAfter = 900 * time.Millisecond
+const lateAfter = 2500 * time.Millisecond
 
 // lateAsk is a tool that asks after the host was given a handle.
 func lateAsk() bridgetest.Tool {

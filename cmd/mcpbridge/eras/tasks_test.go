@@ -95,7 +95,7 @@ func TestRestartWithATask(t *testing.T) {
 				}
 				t.Run(p.String()+", "+tool+map[bool]string{true: ", killed", false: ", left"}[kill], func(t *testing.T) {
 					t.Parallel()
-					o := rigOptions{version: p.version, args: []string{"--answer-within=300ms", "--linger=0"}, noAnswer: !kill}
+					o := rigOptions{version: p.version, args: []string{"--linger=0"}, noAnswer: !kill}
 					if p.version == modern {
 						o.capabilities = withTasks(capabilitiesOf(modern))
 					}
