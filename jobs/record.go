@@ -15,7 +15,7 @@ func (j *Journal) GiveHandle(ctx context.Context, h Handle) (Job, error) {
 	return j.change(ctx, h, func(t *txn, job *Job) error {
 		if !job.HandleOut {
 			job.HandleOut, job.Waiter, job.UpdatedAt = true, "", t.now
-			if job.State == Working {
+			if job.State == Working && job.Evidence != StatusTool { // which goes on being asked
 				job.Evidence, job.EndedBy = AnswerDeadline, "bridge"
 			}
 			job.observe(t.now, "handle given out", "")

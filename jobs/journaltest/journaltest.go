@@ -40,6 +40,7 @@ var cases = []struct {
 }{
 	{"ordinary call leaves a record and no content", ordinaryCall},
 	{"handle keeps the result for seven days", handleKeepsResult},
+	{"a status tool's word stays when the handle is given out", handleOfAsked},
 	{"two equal calls whose callers wait are both sent", bothWait},
 	{"repeat of a running call gets its handle", repeatRunning},
 	{"repeat of a call nobody waits for gets its handle", repeatAbandoned},
@@ -252,6 +253,17 @@ func ordinaryCall(h *harness) {
 		h.Fatalf("sizes are %+v %+v", got2.Arguments, got2.Result)
 	}
 	h.sent(h.j, call(`{"a":1}`))
+}
+
+func handleOfAsked(h *harness) {
+	job := h.finish(h.j, h.sent(h.j, call(`{}`)).Handle, jobs.End{State: jobs.OutcomeUnknown, Evidence: "timeout"})
+	_, err := h.j.Working(ctx, job.Handle, job.Seen(), "get_export said running")
+	h.ok(err)
+	given, err := h.j.GiveHandle(ctx, job.Handle)
+	h.ok(err)
+	if !given.HandleOut || given.Evidence != jobs.StatusTool {
+		h.Fatalf("after the handle was given out: %+v", given)
+	}
 }
 
 func handleKeepsResult(h *harness) {
