@@ -519,10 +519,10 @@ func (o *offers) changedUpstream(m *jsonrpc.Message) bool {
 	defer o.mu.Unlock()
 	o.notice = nil
 	for _, f := range o.all {
-		if f.catalogue == nil {
+		if f.catalogue == nil && !f.fetching { // what is under way may be older than the change
 			continue
 		}
-		if time.Since(f.catalogue.fetched) > maxListPause {
+		if f.catalogue == nil || time.Since(f.catalogue.fetched) > maxListPause {
 			f.unfounded = 0
 		}
 		f.noticed, o.notice = true, said

@@ -196,21 +196,28 @@ func TestReplyToNobody(t *testing.T) {
 // own listen reach no host; the notice behind them does.
 func TestBadListen(t *testing.T) {
 	t.Parallel()
-	s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
-		if m.Method != "subscriptions/listen" {
-			return false
-		}
-		tag := func(id string) string { return `"_meta":{"` + subscriptionID + `":` + id + `}` }
-		events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+tag(string(m.ID))+`,"notifications":{"promptsListChanged":true}}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, `{"jsonrpc":"2.0","id":"nobody","result":{}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}`,
-			`no JSON`, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`,
-			`{"jsonrpc":"2.0","method":"`+toolsChanged+`","params":{`+tag(string(m.ID))+`}}`)
-		<-r.Context().Done()
-		return true
-	})
 	for _, v := range []string{v2511, modern} {
+		listed := make(chan struct{}) // a host that has no list yet need not look again
+		s := startStub(t, func(_ *stub, w http.ResponseWriter, r *http.Request, m request) bool {
+			if m.Method != "subscriptions/listen" {
+				return false
+			}
+			select {
+			case <-listed:
+			case <-r.Context().Done():
+				return true
+			}
+			tag := func(id string) string { return `"_meta":{"` + subscriptionID + `":` + id + `}` }
+			events(w, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+tag(string(m.ID))+`,"notifications":{"promptsListChanged":true}}}`,
+				`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, `{"jsonrpc":"2.0","id":"nobody","result":{}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}`,
+				`no JSON`, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`,
+				`{"jsonrpc":"2.0","method":"`+toolsChanged+`","params":{`+tag(string(m.ID))+`}}`)
+			<-r.Context().Done()
+			return true
+		})
 		r := start(t, nil, rigOptions{version: v, url: s.URL})
 		r.ok(r.call("tools/list", ""))
+		close(listed)
 		mine := func(m bridgetest.HostMessage) bool { return m.Method == toolsChanged }
 		if v == modern {
 			r.listen(`"l"`, `{"toolsListChanged":true}`)
