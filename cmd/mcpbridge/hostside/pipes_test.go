@@ -256,7 +256,8 @@ func TestLeavingHungServer(t *testing.T) {
 		} else if code, err := r.host.Wait(r.ctx); code != 0 || err != nil {
 			t.Errorf("%v: exit code %d, %v", sig, code, err)
 		}
-		if took := time.Since(began); took > limit+slack/2 {
+		// The server would hold it for many times the slack.
+		if took := time.Since(began); took > limit+slack {
 			t.Errorf("%v: left after %v", sig, took)
 		}
 		if err := up.SetFault(); err != nil {
