@@ -27,6 +27,11 @@ func TestHostileSchema(t *testing.T) {
 		"wide":             {wide, "too large"},
 	} {
 		_, err := paramHeaders([]byte(c.schema))
+		walk := headerWalk{seen: map[string]bool{}, left: maxSchemaWork}
+		_ = walk.object([]byte(c.schema), nil, true) // refused as above
+		if walk.left < -len(c.schema) {
+			t.Errorf("%s: %d bytes were read, more than %d and one look at it", name, maxSchemaWork-walk.left, maxSchemaWork)
+		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

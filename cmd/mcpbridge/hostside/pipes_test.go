@@ -230,9 +230,9 @@ func TestSignalsDuringCall(t *testing.T) {
 }
 
 // A server that answers nothing any more, the DELETE of its session included, does
-// not hold a host that leaves.
+// not hold a host that leaves. Not beside the other tests of this package, whose
+// processes would be what is measured.
 func TestLeavingHungServer(t *testing.T) {
-	t.Parallel()
 	up := startUpstream(t, bridgetest.Options{Era: bridgetest.Legacy})
 	for _, sig := range []os.Signal{nil, syscall.SIGTERM} {
 		if sig != nil && runtime.GOOS == "windows" {
@@ -256,8 +256,7 @@ func TestLeavingHungServer(t *testing.T) {
 		} else if code, err := r.host.Wait(r.ctx); code != 0 || err != nil {
 			t.Errorf("%v: exit code %d, %v", sig, code, err)
 		}
-		// The server would hold it for many times the slack.
-		if took := time.Since(began); took > limit+slack {
+		if took := time.Since(began); took > limit+slack/2 {
 			t.Errorf("%v: left after %v", sig, took)
 		}
 		if err := up.SetFault(); err != nil {
