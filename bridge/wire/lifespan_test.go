@@ -84,6 +84,32 @@ func TestWritesNeverMeetAnUnknownIdleClose(t *testing.T) {
 	}
 }
 
+// Writes that follow each other closely give no connection the time to prove
+// that the server keeps it. One is left to rest, and they come to share another.
+func TestBusyWritesComeToReuseConnections(t *testing.T) {
+	t.Parallel()
+	s := serveRaw(t, echo)
+	c := client(t, s.url)
+	c.pool.life.longest = 0 // nothing is known of the server yet
+	ctx := bounded(t)
+	for n := 0; ; n++ {
+		resp, err := c.Do(ctx, post(fmt.Sprint("write ", n)))
+		if err != nil {
+			t.Fatalf("write %d: %v", n, err)
+		}
+		resp.Drain(time.Second)
+		c.pool.mu.Lock()
+		kept, rests := len(c.pool.all), len(c.pool.idle)
+		c.pool.mu.Unlock()
+		if kept > 2 || rests == 0 {
+			t.Fatalf("after write %d %d connections are kept, %d of them at rest", n, kept, rests)
+		}
+		if resp.Reused {
+			return
+		}
+	}
+}
+
 // What is learnt of one connection decides for the next.
 func TestEarlyEndIsLearnt(t *testing.T) {
 	t.Parallel()

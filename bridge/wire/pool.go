@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,11 +94,16 @@ func (p *pool) pickShared(now time.Time) pick {
 }
 
 // pickIdle finds an HTTP/1.1 connection that rests, the freshest first. The
-// one that a write cannot trust is closed: it is about to be replaced.
+// one that a write cannot trust is closed: it is about to be replaced. Only of a
+// server of which too little is known one is left to rest, to learn from it.
 func (p *pool) pickIdle(write bool, now time.Time) *conn {
+	p.askOldest(now)
 	for len(p.idle) > 0 {
 		last := len(p.idle) - 1
 		cn := p.idle[last]
+		if write && last == 0 && p.life.unknown() && !cn.dead() {
+			return nil
+		}
 		p.idle[last] = nil
 		p.idle = p.idle[:last]
 		rested := rest(cn.rested, now)
@@ -113,6 +119,24 @@ func (p *pool) pickIdle(write bool, now time.Time) *conn {
 		p.forget(cn)
 	}
 	return nil
+}
+
+// askOldest learns from the connection that rests longest, whoever is picked:
+// where calls follow each other closely no other rests long enough to tell.
+func (p *pool) askOldest(now time.Time) {
+	if len(p.idle) == 0 {
+		return
+	}
+	cn := p.idle[0]
+	rested := rest(cn.rested, now)
+	switch {
+	case cn.dead():
+		p.idle = slices.Delete(p.idle, 0, 1)
+		p.learn(cn, now)
+		p.forget(cn)
+	case rested < idleFor:
+		p.life.outlived(rested)
+	}
 }
 
 // learn notes after which rest the peer ended a connection, if it did. It is for
