@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/jobs"
@@ -20,9 +21,9 @@ var spare = jobs.Account{Server: "crm", Principal: "spare"}
 func crashChild(task childTask) {
 	ctx := context.Background()
 	times := 0
-	armed := false
+	var armed atomic.Bool
 	j, err := jobs.Open(task.Dir, jobs.Options{}, boltstore.Options{At: func(p boltstore.Point) error {
-		if armed && p == task.Point {
+		if armed.Load() && p == task.Point {
 			if times++; times == task.Nth {
 				die()
 			}
@@ -36,7 +37,7 @@ func crashChild(task childTask) {
 		check(err)
 		check(os.WriteFile(filepath.Join(task.Dir, "jobs.db"), []byte(strings.Repeat("no database", 9999)), 0o600))
 	}
-	armed = true
+	armed.Store(true)
 	for n := range 12 {
 		size := n % 3 * 50_000
 		b, err := j.Begin(ctx, numbered(n, size))

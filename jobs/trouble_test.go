@@ -127,7 +127,7 @@ func TestUncertainBeginLeavesNoJob(t *testing.T) {
 	var once sync.Once
 	armed := false
 	j := openAt(t, t.TempDir(), jobs.Options{}, boltstore.Options{At: func(p boltstore.Point) error {
-		if armed && p == boltstore.AtApplied {
+		if p == boltstore.AtApplied && armed {
 			once.Do(func() { close(reached); <-goOn })
 		}
 		return nil

@@ -1,41 +1,45 @@
 package cost
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/mcpbridge/mcpbridge/jobs"
-	"github.com/mcpbridge/mcpbridge/jobs/store"
-	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
+	bolt "go.etcd.io/bbolt"
 )
 
-// A turner takes turns at a journal of its own: open, commit one small value,
-// close. That is the least that a synced change costs here.
+// A turner takes turns at a database of its own: open, commit one small value,
+// close, with nothing of ours around it. That is the machine's own turn.
 type turner struct {
-	tb testing.TB
-	s  *boltstore.Store
+	tb   testing.TB
+	path string
 }
 
 func newTurner(tb testing.TB) *turner {
 	tb.Helper()
-	s, err := boltstore.Open(tb.TempDir(), boltstore.Options{Schema: jobs.Schema()})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = s.Close(false) })
-	t := &turner{tb, s}
+	t := &turner{tb, filepath.Join(tb.TempDir(), "turns.db")}
 	t.turn() // makes the file
 	return t
 }
 
 func (t *turner) turn() {
 	t.tb.Helper()
-	err := t.s.Update(context.Background(), func(tx store.Tx) error { return tx.Put("marks", []byte("x"), []byte("y")) })
+	db, err := bolt.Open(t.path, 0o600, nil)
 	if err != nil {
+		t.tb.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte("turns"))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte("x"), []byte("y"))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
 		t.tb.Fatal(err)
 	}
 }

@@ -60,9 +60,9 @@ const (
 	AtStart     Point = "start"     // the lock is held, nothing was opened
 	AtOpened    Point = "opened"    // the file is open
 	AtApplied   Point = "applied"   // all is changed in memory, nothing written
-	AtCommitted Point = "committed" // synced, not yet closed
-	AtClosed    Point = "closed"    // closed, the lock still held
-	AtUnlocked  Point = "unlocked"  // nobody was told yet
+	AtCommitted Point = "committed" // synced, nobody was told yet
+	AtClosed    Point = "closed"    // told and closed, the lock still held
+	AtUnlocked  Point = "unlocked"  // others may take a turn
 	AtCreated   Point = "created"   // a new file is complete under its temporary name
 	AtSetAside  Point = "set aside" // a damaged file was renamed, none is in its place
 	AtStaged    Point = "staged"    // a body is complete under its temporary name
@@ -221,7 +221,9 @@ func (s *Store) serve() {
 			err := s.turn(batch)
 			unlock()
 			_ = s.at(AtUnlocked)
-			s.answer(batch, err)
+			if err != nil {
+				s.answer(batch, err)
+			}
 		}
 	}
 }
@@ -260,7 +262,7 @@ func (s *Store) takeOlder(t time.Time) []*request {
 	return batch
 }
 
-// answer ends requests; err replaces a request's own error unless it is nil.
+// answer ends requests, once; err replaces a request's own error unless it is nil.
 func (s *Store) answer(batch []*request, err error) {
 	for _, r := range batch {
 		if err != nil {

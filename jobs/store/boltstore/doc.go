@@ -6,9 +6,9 @@
 // opens the file, commits everything queued in this process, closes it and
 // unlocks:
 //
-//	Update ─┐                     lock ─ check ─ open ─ commit ─ close ─ unlock
-//	Update ─┼─ queue ── serve ──▶   │ killed here, nothing happened   │ killed
-//	Update ─┘                       └── until the commit is synced ───┘ here, all did
+//	Update ─┐                     lock ─ check ─ open ─ commit ─ answer ─ close ─ unlock
+//	Update ─┼─ queue ── serve ──▶   │ killed here, nothing happened   │ killed here,
+//	Update ─┘                       └── until the commit is synced ───┘ all did
 //
 // Our own lock beside bbolt's is needed because bbolt polls for its own every
 // 50 ms: a polite process would starve among busy ones. Readers take the lock

@@ -39,9 +39,10 @@ func (s *Store) lock(l *turnLock, limit time.Duration) (func(), error) {
 	return l.acquire(limit)
 }
 
-// turn runs a batch under the lock. The error is one for the whole batch; a
-// request's own error is left in the request. A damaged file is set aside and
-// the batch run again on a new one, once.
+// turn runs a batch under the lock and answers it when it is synced. If it fails
+// the error is one for the whole batch, which was not answered then; a request's
+// own error is left in the request. A damaged file is set aside and the batch run
+// again on a new one, once.
 func (s *Store) turn(batch []*request) error {
 	err := s.at(AtStart)
 	if err == nil {
@@ -80,9 +81,11 @@ func (s *Store) runBatch(batch []*request) error {
 		// The new meta page was written and syncing it failed.
 		err = fmt.Errorf("%w: %w", store.ErrUncertain, err)
 	}
-	if cerr := f.close(); err == nil && cerr != nil {
-		return fmt.Errorf("close: %w: %w", store.ErrUncertain, cerr)
+	if err == nil {
+		_ = s.at(AtCommitted)
+		s.answer(batch, nil) // closing takes nothing back, so nobody waits for it
 	}
+	_ = f.close()
 	_ = s.at(AtClosed)
 	return err
 }
@@ -109,7 +112,6 @@ func (s *Store) commitBatch(f *turnFile, batch []*request) error {
 		})
 		switch {
 		case err == nil:
-			_ = s.at(AtCommitted)
 			return nil
 		case failed < 0 || errors.Is(err, store.ErrDamaged):
 			return err
