@@ -24,7 +24,7 @@
 //
 // # Schema
 //
-// A journal is a set of tables in a store (package store); this is version 1.
+// A journal is a set of tables in a store (package store); this is version 2.
 // TIME is 8 bytes of nanoseconds since 1970, big endian; PRINT 32 bytes; N 8
 // bytes, big endian; HANDLE is text. Rows of indexes follow from the record
 // alone. BRIEF is the state, whether the handle is out, the length of the
@@ -45,9 +45,9 @@
 //	  HANDLE.arguments      arguments as the host sent them, up to 64 KiB
 //	  HANDLE.result         result or error as upstream gave it, up to 64 KiB
 //	times
-//	  TIME HANDLE           all jobs, by creation
+//	  TIME HANDLE           all jobs, by creation; 1 if one changed an hour later or more
 //	due
-//	  TIME HANDLE           all jobs, by when something is to be wiped or removed
+//	  TIME HANDLE           jobs whose next expiry does not follow from their creation
 //	live
 //	  TIME HANDLE           BRIEF; jobs open, unknown, or whose end nobody has
 //	prints

@@ -74,6 +74,15 @@ func (t *txn) expired() []Handle {
 		}
 		list = append(list, h)
 	}
+	for k, v := range t.tx.Scan(tableTimes, nil) {
+		created, h, ok := splitTimeKey(k)
+		if !ok || created.Add(ordinaryLife+RecordLife).After(t.due) || len(list) == pruneSlice {
+			break
+		}
+		if !bytes.Equal(v, isLasting) {
+			list = append(list, h)
+		}
+	}
 	return list
 }
 

@@ -14,6 +14,10 @@ const (
 	// still has an owner.
 	openLife = RecordLife + 2*openStep
 	openStep = 24 * time.Hour // the index of open jobs is that coarse
+	// ordinaryLife is how long after its creation an ordinary job changes for the
+	// last time. Its record goes by its creation and needs no row of its own for
+	// that: each row is a page to write in the turn that the host waits for.
+	ordinaryLife = time.Hour
 )
 
 // ExpiresAt is when the record goes.
@@ -45,14 +49,20 @@ func (j *Job) keepsArguments() bool {
 	return !j.State.Settled()
 }
 
+// lasting reports whether the job changed later than an ordinary one.
+func (j *Job) lasting() bool { return j.UpdatedAt.Sub(j.CreatedAt) >= ordinaryLife }
+
 // due is the next time at which something of the job is to be wiped or the
-// record to be removed.
-func (j *Job) due() time.Time {
+// record to be removed; ok is false if only the latter is left and follows from
+// its creation.
+func (j *Job) due() (at time.Time, ok bool) {
 	switch {
-	case !j.State.Settled() && j.State != OutcomeUnknown:
-		return j.UpdatedAt.Truncate(openStep).Add(openLife)
 	case j.State.Settled() && j.Result.Kept && j.resultUntil().Before(j.ExpiresAt()):
-		return j.resultUntil()
+		return j.resultUntil(), true
+	case !j.lasting():
+		return time.Time{}, false
+	case !j.State.Settled() && j.State != OutcomeUnknown:
+		return j.UpdatedAt.Truncate(openStep).Add(openLife), true
 	}
-	return j.ExpiresAt()
+	return j.ExpiresAt(), true
 }

@@ -3,6 +3,9 @@ package jobs
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
@@ -36,8 +39,36 @@ func Schema() store.Schema {
 func migrations() []func(store.Tx) error {
 	return []func(store.Tx) error{
 		func(store.Tx) error { return nil }, // 0 to 1: a new journal
+		dueOnlyIfNeeded,
 	}
 }
+
+// dueOnlyIfNeeded goes from version 1, in which each job had a row in due, to 2.
+func dueOnlyIfNeeded(tx store.Tx) error {
+	var old [][]byte
+	for k := range tx.Scan(tableDue, nil) {
+		old = append(old, bytes.Clone(k))
+	}
+	var errs []error
+	for _, k := range old {
+		errs = append(errs, tx.Delete(tableDue, k))
+	}
+	for k, v := range tx.Scan(tableJobs, nil) {
+		var j Job
+		if err := json.Unmarshal(v, &j); err != nil {
+			return fmt.Errorf("%w: record of job %s", store.ErrDamaged, k)
+		}
+		for _, e := range j.entries() {
+			if e.table == tableDue || e.table == tableTimes {
+				errs = append(errs, tx.Put(e.table, e.key, e.value))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isLasting is the value of a lasting job in the index of creation.
+var isLasting = []byte{1}
 
 // Suffixes of a handle in the bodies table, and of a body's name aside.
 const (
@@ -106,9 +137,14 @@ type entry struct {
 // the record alone.
 func (j *Job) entries() []entry {
 	e := make([]entry, 0, 5)
-	e = append(e,
-		entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}},
-		entry{tableDue, timeKey(j.due(), j.Handle), []byte{}})
+	created := entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}}
+	if j.lasting() {
+		created.value = isLasting
+	}
+	e = append(e, created)
+	if at, ok := j.due(); ok {
+		e = append(e, entry{tableDue, timeKey(at, j.Handle), []byte{}})
+	}
 	if j.live() {
 		b := j.brief().encode()
 		e = append(e,

@@ -1,12 +1,17 @@
 package jobs
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+	"github.com/mcpbridge/mcpbridge/jobs/store/boltstore"
 )
 
 // TestMovesVisitEveryState pins the whole table of moves against an independent
@@ -220,9 +225,75 @@ func wantHold(class Class, j Job, waited, lost, old bool) Hold {
 
 func TestMigrationsAreCounted(t *testing.T) {
 	t.Parallel()
-	tested := map[uint32]bool{1: true} // 0 to 1: every test that makes a journal
+	tested := map[uint32]bool{
+		1: true, // 0 to 1: every test that makes a journal
+		2: true, // TestJournalOfVersion1
+	}
 	if v := Schema().Version(); int(v) != len(tested) || !tested[v] {
 		t.Errorf("schema version %d: each migration needs a test, and %d have one", v, len(tested))
+	}
+}
+
+// TestJournalOfVersion1 makes one, in which each job has a row in due, and uses
+// it with this version.
+func TestJournalOfVersion1(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dir, now := t.TempDir(), time.Now()
+	opts := Options{Now: func() time.Time { return now }}
+	schema := Schema()
+	schema.Migrations = schema.Migrations[:1]
+	s, err := boltstore.Open(dir, boltstore.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(s, opts)
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := End{State: Completed, Effect: Reported, Evidence: ToolResult, Result: []byte("1"), Kind: ToolAnswer}
+	for n, change := range []func(Handle){
+		func(h Handle) { must(j.Finish(ctx, h, end)); j.Note(h, Note{Told: true}) },
+		func(h Handle) { must(j.GiveHandle(ctx, h)); must(j.Finish(ctx, h, end)) },
+		func(h Handle) { now = now.Add(2 * time.Hour); must(j.Finish(ctx, h, end)); j.Note(h, Note{Told: true}) },
+		func(Handle) {},
+	} {
+		b, err := j.Begin(ctx, Call{Account: Account{Server: "crm", Principal: "me"}, Tool: "add", Arguments: []byte(strconv.Itoa(n))})
+		must(b, err)
+		change(b.Job.Handle)
+	}
+	must(nil, j.Flush(ctx))
+	must(nil, s.Update(ctx, func(tx store.Tx) error {
+		for _, v := range tx.Scan(tableJobs, nil) {
+			var job Job
+			if err := json.Unmarshal(v, &job); err != nil {
+				return err
+			}
+			due := job.ExpiresAt()
+			if job.Result.Kept {
+				due = job.resultUntil()
+			}
+			must(nil, tx.Put(tableDue, timeKey(due, job.Handle), []byte{}))
+			must(nil, tx.Put(tableTimes, timeKey(job.CreatedAt, job.Handle), []byte{}))
+		}
+		return nil
+	}))
+	must(nil, j.Close(ctx))
+
+	j, err = Open(dir, opts, boltstore.Options{})
+	must(j, err)
+	defer func() { must(nil, j.Close(ctx)) }()
+	must(nil, j.Check(ctx))
+	for range 80 { // so that the clock is not in doubt
+		now = now.Add(12 * time.Hour)
+		must(j.Prune(ctx))
+	}
+	must(nil, j.Check(ctx))
+	if left, err := j.List(ctx, Filter{}); err != nil || len(left) != 0 {
+		t.Errorf("%d jobs after 40 days, %v; one of them was open and its owner is gone", len(left), err)
 	}
 }
 

@@ -75,6 +75,7 @@ var cases = []struct {
 	{"store modes", storeModes},
 	{"large bodies", largeBodies},
 	{"expiry", expiry},
+	{"expiry of a job that lasted", lastingExpiry},
 	{"clock jumps", clockJumps},
 	{"list and find", listAndFind},
 	{"forget an account", forget},
@@ -997,6 +998,26 @@ func expiry(h *harness) {
 	h.clock.Add(time.Minute)
 	if p := h.prune(); !p.Skipped {
 		h.Fatalf("a minute later: %+v", p)
+	}
+}
+
+// lastingExpiry: a record goes a month after its last change, however long after
+// its creation that was.
+func lastingExpiry(h *harness) {
+	short, long := h.sent(h.j, call(`{"short":1}`)), h.sent(h.j, call(`{"long":1}`))
+	h.finish(h.j, short.Handle, done(`1`))
+	h.told(h.j, short.Handle)
+	h.later(10 * 24 * time.Hour)
+	h.finish(h.j, long.Handle, done(`1`))
+	h.told(h.j, long.Handle)
+	h.later(20*24*time.Hour + 2*time.Hour)
+	if p := h.prune(); p.Removed != 1 {
+		h.Fatalf("a month after the first ended: %+v, want 1 removed", p)
+	}
+	h.find(long.Handle)
+	h.later(10 * 24 * time.Hour)
+	if p := h.prune(); p.Removed != 1 {
+		h.Fatalf("a month after the second ended: %+v, want 1 removed", p)
 	}
 }
 

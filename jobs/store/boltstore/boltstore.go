@@ -85,7 +85,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	queue  []*request // waiting for a turn, oldest first
-	busy   bool       // serve is running
+	more   *sync.Cond // the queue grew, or the store is closed
+	serves bool       // serve is running
 	closed bool
 
 	serving sync.WaitGroup
@@ -119,6 +120,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if s.limit == 0 {
 		s.limit = DefaultLockLimit
 	}
+	s.more = sync.NewCond(&s.mu)
 	s.turns = turnLock{path: s.path(lockName)}
 	for range maxReaders {
 		s.readers <- &turnLock{path: s.path(lockName), shared: true}
@@ -182,10 +184,11 @@ func (s *Store) enqueue(r *request) error {
 		return s.unavailable(store.Broken, fmt.Errorf("%d changes are waiting already", maxQueue))
 	}
 	s.queue = append(s.queue, r)
-	if !s.busy {
-		s.busy = true
+	if !s.serves {
+		s.serves = true
 		s.serving.Go(s.serve)
 	}
+	s.more.Signal()
 	return nil
 }
 
@@ -202,7 +205,8 @@ func (s *Store) withdraw(r *request) bool {
 	return false
 }
 
-// serve takes turns until the queue is empty.
+// serve takes turns from the first change until the store is closed. It goes from
+// one to the next because each needs a stack that takes a while to grow.
 func (s *Store) serve() {
 	for {
 		oldest, ok := s.oldest()
@@ -228,13 +232,16 @@ func (s *Store) serve() {
 	}
 }
 
-// oldest says since when the first change waits; if none does, serve ends.
-func (s *Store) oldest() (time.Time, bool) {
+// oldest waits for a change and says since when the first waits; ok is false if
+// none will come.
+func (s *Store) oldest() (since time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		s.busy = false
-		return time.Time{}, false
+	for len(s.queue) == 0 {
+		if s.closed {
+			return time.Time{}, false
+		}
+		s.more.Wait()
 	}
 	return s.queue[0].since, true
 }
@@ -276,6 +283,7 @@ func (s *Store) answer(batch []*request, err error) {
 func (s *Store) Close(keepOwner bool) error {
 	s.mu.Lock()
 	s.closed = true
+	s.more.Signal()
 	s.mu.Unlock()
 	s.serving.Wait()
 	return s.disown(keepOwner)
