@@ -38,6 +38,8 @@ type Journal struct {
 	store store.Store
 	opts  Options
 
+	records records
+
 	mu      sync.Mutex
 	notes   map[Handle]Note // waiting to ride with the next change
 	timer   *time.Timer     // writes notes that found none; nil if none wait
@@ -68,6 +70,7 @@ func New(s store.Store, opts Options) *Journal {
 	return &Journal{
 		store:   s,
 		opts:    opts,
+		records: records{known: make(map[Handle]record)},
 		notes:   make(map[Handle]Note),
 		mine:    make(map[Handle]held),
 		selves:  make(map[string]bool, 1),
@@ -160,7 +163,7 @@ func (j *Journal) newTxn(tx store.Tx) *txn {
 	return &txn{
 		tx: tx, j: j, gen: tx.Generation(),
 		before:  make(map[Handle][]entry, 2),
-		touched: make(map[Handle]Job, 2),
+		touched: make(map[Handle]record, 2),
 		alive:   make(map[string]bool, 2),
 	}
 }
@@ -168,10 +171,15 @@ func (j *Journal) newTxn(tx store.Tx) *txn {
 // committed brings memory up to date with a change that is durable.
 func (j *Journal) committed(t *txn) {
 	j.store.Discard(t.forget...)
+	j.records.keep(t.touched)
+	for _, h := range t.gone {
+		j.records.drop(h)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.gen = t.gen
-	for h, job := range t.touched {
+	for h, k := range t.touched {
+		job := k.job
 		h0, ours := j.mine[h]
 		switch {
 		case job.State.Settled() || ours && job.Owner != h0.job.Owner:

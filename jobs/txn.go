@@ -28,7 +28,7 @@ type txn struct {
 	err  error
 
 	before  map[Handle][]entry // index rows of the jobs read, as they are stored
-	touched map[Handle]Job     // jobs saved
+	touched map[Handle]record  // jobs saved
 	gone    []Handle           // jobs removed
 	forget  []string           // bodies aside to discard after the change
 	alive   map[string]bool    // owners looked at
@@ -49,9 +49,11 @@ func (t *txn) job(h Handle) (j Job, ok bool) {
 	if v == nil {
 		return Job{}, false
 	}
-	if err := json.Unmarshal(v, &j); err != nil || j.Handle != h {
-		t.fail(fmt.Errorf("%w: record of job %s", store.ErrDamaged, h))
-		return Job{}, false
+	if j, ok = t.j.records.get(h, v); !ok {
+		if err := json.Unmarshal(v, &j); err != nil || j.Handle != h {
+			t.fail(fmt.Errorf("%w: record of job %s", store.ErrDamaged, h))
+			return Job{}, false
+		}
 	}
 	if t.before != nil {
 		t.before[h] = j.entries()
@@ -95,7 +97,7 @@ func (t *txn) save(j *Job) {
 		t.put(tableRounds, j.Round[:], []byte(j.Handle))
 	}
 	t.before[j.Handle] = rows
-	t.touched[j.Handle] = *j
+	t.touched[j.Handle] = record{v, j.clone()}
 }
 
 // remove deletes everything of a job.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -84,6 +85,7 @@ func (s *Store) runBatch(batch []*request) error {
 	if err == nil {
 		_ = s.at(AtCommitted)
 		s.answer(batch, nil) // closing takes nothing back, so nobody waits for it
+		runtime.Gosched()    // nor for another thread to wake up for them
 	}
 	_ = f.close()
 	_ = s.at(AtClosed)

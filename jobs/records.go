@@ -1,0 +1,68 @@
+package jobs
+
+import (
+	"bytes"
+	"maps"
+	"sync"
+)
+
+// maxRecords bounds the records of which the decoded form is kept.
+const maxRecords = 256
+
+// records keep the decoded form of those that this process wrote last and will
+// soon read again: a job is read at its end and when its host was told. What
+// counts is what the store holds; only if that is the very text that was written
+// need it not be decoded.
+type records struct {
+	mu    sync.Mutex
+	known map[Handle]record
+}
+
+type record struct {
+	text []byte
+	job  Job
+}
+
+// get returns the job of a record if its text is known.
+func (r *records) get(h Handle, text []byte) (Job, bool) {
+	r.mu.Lock()
+	k, ok := r.known[h]
+	r.mu.Unlock()
+	if !ok || !bytes.Equal(k.text, text) {
+		return Job{}, false
+	}
+	return k.job.clone(), true
+}
+
+// keep takes what a change wrote; a job that needs nobody any more is not read
+// again so soon.
+func (r *records) keep(written map[Handle]record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h, k := range written {
+		_, known := r.known[h]
+		switch {
+		case !k.job.live():
+			delete(r.known, h)
+		case known || len(r.known) < maxRecords:
+			r.known[h] = k
+		}
+	}
+}
+
+func (r *records) drop(h Handle) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, h)
+}
+
+// clone copies what a Job shares with others and changes in place. What is empty
+// is nil, as in one that was decoded.
+func (j *Job) clone() Job {
+	c := *j
+	c.Timeline = append([]Event(nil), j.Timeline...)
+	c.Questions = append([]Question(nil), j.Questions...)
+	c.UsedRounds = append([]Print(nil), j.UsedRounds...)
+	c.ToldEnds = maps.Clone(j.ToldEnds)
+	return c
+}

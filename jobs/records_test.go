@@ -1,0 +1,83 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/jobs/store"
+	"github.com/mcpbridge/mcpbridge/jobs/store/memstore"
+)
+
+// TestKnownRecordsAreWhatIsStored changes jobs in many ways; whatever is kept
+// decoded must be what decoding its text gives.
+func TestKnownRecordsAreWhatIsStored(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s, err := memstore.New(Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(s, Options{})
+	defer func() { _ = j.Close(ctx) }()
+	compared := 0
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for h, k := range j.records.known {
+			var decoded Job
+			if err := json.Unmarshal(k.text, &decoded); err != nil || decoded.Handle != h {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(k.job, decoded) {
+				t.Fatalf("after %s: kept    %+v\ndecoded %+v", k.job.Timeline[len(k.job.Timeline)-1].What, k.job, decoded)
+			}
+			compared++
+		}
+	}
+	begin := func(c Call) Handle {
+		c.Account, c.Tool = Account{Server: "crm", Principal: "me"}, "add"
+		b, err := j.Begin(ctx, c)
+		must(b, err)
+		return b.Job.Handle
+	}
+	h := begin(Call{Arguments: []byte(`{"a":1}`), Key: "k"})
+	must(j.SetTask(ctx, h, "task"))
+	must(j.SetResumption(ctx, h, Resumption{Session: "s", EventID: "e"}))
+	must(j.AskHost(ctx, h, Question{ID: "1", Request: json.RawMessage(`{}`)}))
+	must(j.Answered(ctx, h, "1"))
+	must(j.Await(ctx, h, []byte("state")))
+	must(j.GiveHandle(ctx, h))
+	must(j.TellEnd(ctx, h, "tasks", "failed"))
+	for n := range maxTimeline {
+		j.Note(h, Note{Event: fmt.Sprint("event ", n), Progress: &Progress{Progress: float64(n)}, EventID: "f"})
+		must(nil, j.Flush(ctx))
+	}
+	must(j.Finish(ctx, h, End{State: Completed, Effect: Reported, Evidence: ToolResult, Result: []byte(`{}`), Kind: ToolAnswer}))
+	unknown := begin(Call{Arguments: []byte(`{"a":2}`)})
+	must(j.Finish(ctx, unknown, End{State: OutcomeUnknown, Effect: Possible, Evidence: BridgeLeft}))
+	if compared < maxTimeline {
+		t.Errorf("only %d records were compared", compared)
+	}
+	j.ReadEnd(h)
+	must(nil, j.Flush(ctx))
+	if _, known := j.records.known[h]; known {
+		t.Error("a job that needs nobody is kept")
+	}
+	must(nil, s.Update(ctx, func(tx store.Tx) error { // as another process does
+		job := j.records.known[unknown].job
+		job.Tool = "changed"
+		v, err := json.Marshal(job)
+		if err != nil {
+			return err
+		}
+		return tx.Put(tableJobs, []byte(unknown), v)
+	}))
+	if job, err := j.Find(ctx, unknown); err != nil || job.Tool != "changed" {
+		t.Errorf("after a change by another process: tool %q, %v", job.Tool, err)
+	}
+}
