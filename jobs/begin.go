@@ -353,6 +353,7 @@ func (t *txn) insert(p prepared, before Job) Job {
 	}
 	t.keyOf(&j, p, before)
 	j.observe(t.now, "begun", "")
+	t.makeRoom()
 	t.save(&j)
 	return j
 }

@@ -19,12 +19,21 @@ const maxFindings = 20
 func (j *Journal) Check(ctx context.Context) error {
 	return j.view(ctx, func(t *txn) error {
 		c := &checker{t: t, rows: make(map[string][]byte)}
-		for k := range t.tx.Scan(tableJobs, nil) {
-			if job, ok := t.job(Handle(k)); ok {
-				c.job(&job)
+		for _, r := range t.recents() {
+			if job, ok := t.job(r.handle); ok {
+				c.want(tableRecent, []byte(r.handle), recentValue(&job, r.text))
+				c.job(&job, false)
+			}
+			if t.tx.Get(tableJobs, []byte(r.handle)) != nil {
+				c.find("job %s is filed and not", r.handle)
 			}
 		}
-		for _, table := range []store.Table{tableTimes, tableDue, tableLive, tablePrints, tableBodies} {
+		for k := range t.tx.Scan(tableJobs, nil) {
+			if job, ok := t.job(Handle(k)); ok {
+				c.job(&job, true)
+			}
+		}
+		for _, table := range []store.Table{tableRecent, tableTimes, tableDue, tableLive, tablePrints, tableBodies} {
 			c.table(table)
 		}
 		for k, v := range t.tx.Scan(tableKeys, nil) {
@@ -61,8 +70,8 @@ func (c *checker) want(table store.Table, key, value []byte) {
 	c.rows[string(table)+" "+string(key)] = value
 }
 
-func (c *checker) job(j *Job) {
-	for _, e := range j.entries() {
+func (c *checker) job(j *Job, filed bool) {
+	for _, e := range j.entries(filed) {
 		c.want(e.table, e.key, e.value)
 	}
 	for _, b := range []struct {

@@ -7,12 +7,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/jobs/store"
 )
 
-// Keys of the marks table; each value is a time in nanoseconds, big endian.
+// Keys of the marks table; each value is a time in nanoseconds, big endian, but
+// for that of markRoom, which is a number.
 var (
 	markClock  = []byte("clock")  // latest time that was certain
 	markAhead  = []byte("ahead")  // first reading of a clock that is far ahead
 	markPruned = []byte("pruned") // last prune
 	markWiped  = []byte("wiped")  // oldest content that was wiped and may still be in free pages
+	markRoom   = []byte("room")   // jobs that may be begun before recent ones are filed
 )
 
 const (

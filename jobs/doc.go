@@ -39,13 +39,18 @@
 //	  ahead                 TIME of the first reading of a clock far ahead of it
 //	  pruned                TIME of the last prune
 //	  wiped                 TIME since which wiped content may lie in free pages
+//	  room                  N of jobs that may be begun before recent ones are filed
+//	recent
+//	  HANDLE                TIME of creation, a byte of flags (1 lasting, 2 live) and
+//	                          Job as JSON; jobs begun last, until they are filed
 //	jobs
-//	  HANDLE                Job as JSON
+//	  HANDLE                Job as JSON; the others
 //	bodies
 //	  HANDLE.arguments      arguments as the host sent them, up to 64 KiB
 //	  HANDLE.result         result or error as upstream gave it, up to 64 KiB
 //	times
-//	  TIME HANDLE           all jobs, by creation; 1 if one changed an hour later or more
+//	  TIME HANDLE           the same jobs, by creation; 1 if one is lasting, that is,
+//	                          if it changed an hour later or more
 //	due
 //	  TIME HANDLE           jobs whose next expiry does not follow from their creation
 //	live

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
@@ -24,9 +25,11 @@ func (j *Journal) FindPrefix(ctx context.Context, prefix string) (Job, error) {
 	var job Job
 	err := j.view(ctx, func(t *txn) error {
 		var found []Handle
-		for k := range t.tx.Scan(tableJobs, []byte(prefix)) {
-			if found = append(found, Handle(k)); len(found) > 1 {
-				return fmt.Errorf("job %s: %w begins so", prefix, ErrAmbiguous)
+		for _, table := range []store.Table{tableRecent, tableJobs} {
+			for k := range t.tx.Scan(table, []byte(prefix)) {
+				if found = append(found, Handle(k)); len(found) > 1 {
+					return fmt.Errorf("job %s: %w begins so", prefix, ErrAmbiguous)
+				}
 			}
 		}
 		if len(found) == 0 {
@@ -57,15 +60,14 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 	if f.Limit <= 0 {
 		f.Limit = maxList
 	}
-	table := tableTimes
-	if f.Attention {
-		table = tableLive
-	}
 	var list []Job
 	err := j.view(ctx, func(t *txn) error {
 		list = nil
-		for k := range t.tx.ScanBack(table, nil) {
-			_, h, _ := splitTimeKey(k)
+		handles := t.newest()
+		if f.Attention {
+			handles = t.newestLive()
+		}
+		for h := range handles {
 			job, ok := t.job(h)
 			if !ok {
 				return t.err
@@ -80,6 +82,18 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 		return ctx.Err()
 	})
 	return list, err
+}
+
+// newestLive visits the jobs that may need somebody, the one that was created last
+// first.
+func (t *txn) newestLive() iter.Seq[Handle] {
+	return func(yield func(Handle) bool) {
+		for k := range t.tx.ScanBack(tableLive, nil) {
+			if _, h, ok := splitTimeKey(k); !ok || !yield(h) {
+				return
+			}
+		}
+	}
 }
 
 func (f *Filter) pass(j *Job) bool {

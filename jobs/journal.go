@@ -162,7 +162,7 @@ func (j *Journal) view(ctx context.Context, fn func(*txn) error) error {
 func (j *Journal) newTxn(tx store.Tx) *txn {
 	return &txn{
 		tx: tx, j: j, gen: tx.Generation(),
-		before:  make(map[Handle][]entry, 2),
+		before:  make(map[Handle]stored, 2),
 		touched: make(map[Handle]record, 2),
 		alive:   make(map[string]bool, 2),
 	}
@@ -221,7 +221,7 @@ func (t *txn) rewriteMine() {
 	}
 	t.j.mu.Unlock()
 	for h, m := range mine {
-		if t.tx.Get(tableJobs, []byte(h)) != nil {
+		if text, _ := recordText(t.tx, h); text != nil {
 			continue
 		}
 		job := m.job

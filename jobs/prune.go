@@ -66,6 +66,7 @@ func (j *Journal) pruneSlice(ctx context.Context, first bool) (p Pruned, more bo
 
 // expired lists the jobs that something is due for.
 func (t *txn) expired() []Handle {
+	t.file(func(r *recentRow) bool { return t.due.Sub(r.created) > ordinaryLife })
 	var list []Handle
 	for k := range t.tx.Scan(tableDue, nil) {
 		at, h, ok := splitTimeKey(k)
@@ -128,7 +129,8 @@ func (j *Journal) tidy(ctx context.Context) (bool, error) {
 // named reports whether a job names an owner, or a body beside the tables.
 func named(tx store.Tx, name string) bool {
 	if h, _, body := strings.Cut(name, "."); body {
-		return bytes.Contains(tx.Get(tableJobs, []byte(h)), []byte(name))
+		text, _ := recordText(tx, Handle(h))
+		return bytes.Contains(text, []byte(name))
 	}
 	for _, v := range tx.Scan(tableLive, nil) {
 		if b, ok := decodeBrief(v); ok && (b.owner == name || b.waiter == name) && !b.state.Settled() {
@@ -180,6 +182,7 @@ func (j *Journal) Forget(ctx context.Context, a Account, open bool) (Forgotten, 
 // ofAccount lists the oldest jobs of an account, and counts those that are passed
 // over on the way because they are not settled.
 func (t *txn) ofAccount(a Account, open bool) (list []Handle, kept int) {
+	t.file(every)
 	for k := range t.tx.Scan(tableTimes, nil) {
 		_, h, _ := splitTimeKey(k)
 		job, ok := t.job(h)

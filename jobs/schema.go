@@ -15,6 +15,7 @@ import (
 const (
 	tableMarks  store.Table = "marks"
 	tableJobs   store.Table = "jobs"
+	tableRecent store.Table = "recent"
 	tableBodies store.Table = "bodies"
 	tableTimes  store.Table = "times"
 	tableLive   store.Table = "live"
@@ -28,7 +29,7 @@ const (
 // Schema is what a journal's store holds.
 func Schema() store.Schema {
 	return store.Schema{
-		Tables: []store.Table{tableMarks, tableJobs, tableBodies, tableTimes, tableLive,
+		Tables: []store.Table{tableMarks, tableJobs, tableRecent, tableBodies, tableTimes, tableLive,
 			tablePrints, tableDue, tableKeys, tableRounds, tableAsks},
 		Migrations: migrations(),
 	}
@@ -43,7 +44,8 @@ func migrations() []func(store.Tx) error {
 	}
 }
 
-// dueOnlyIfNeeded goes from version 1, in which each job had a row in due, to 2.
+// dueOnlyIfNeeded goes from version 1, in which each job had a row in due and none
+// was recent, to 2.
 func dueOnlyIfNeeded(tx store.Tx) error {
 	var old [][]byte
 	for k := range tx.Scan(tableDue, nil) {
@@ -58,7 +60,7 @@ func dueOnlyIfNeeded(tx store.Tx) error {
 		if err := json.Unmarshal(v, &j); err != nil {
 			return fmt.Errorf("%w: record of job %s", store.ErrDamaged, k)
 		}
-		for _, e := range j.entries() {
+		for _, e := range j.entries(true) {
 			if e.table == tableDue || e.table == tableTimes {
 				errs = append(errs, tx.Put(e.table, e.key, e.value))
 			}
@@ -134,14 +136,16 @@ type entry struct {
 }
 
 // entries lists the rows of all indexes for a job; what they are follows from
-// the record alone.
-func (j *Job) entries() []entry {
+// the record, and from whether it is filed.
+func (j *Job) entries(filed bool) []entry {
 	e := make([]entry, 0, 5)
-	created := entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}}
-	if j.lasting() {
-		created.value = isLasting
+	if filed {
+		created := entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}}
+		if j.lasting() {
+			created.value = isLasting
+		}
+		e = append(e, created)
 	}
-	e = append(e, created)
 	if at, ok := j.due(); ok {
 		e = append(e, entry{tableDue, timeKey(at, j.Handle), []byte{}})
 	}

@@ -68,6 +68,11 @@ func oneOfEverything(t *testing.T, dir string) {
 	must(j.Await(ctx, waiting.Handle, []byte("state")))
 	asked := begin(3, func(*jobs.Call) {})
 	must(j.Ask(ctx, asked.Handle, jobs.AskCancel, nil))
+	for n := range 50 { // so many that they are filed
+		job := begin(10+n, func(*jobs.Call) {})
+		must(j.Finish(ctx, job.Handle, completed(`{}`)))
+		j.Note(job.Handle, jobs.Note{Told: true})
+	}
 	must(j.Prune(ctx))
 	if err := j.Close(ctx); err != nil {
 		t.Fatal(err)
@@ -92,6 +97,7 @@ func drawnSchema(t *testing.T) map[string]bool {
 		case !ok:
 		case !strings.HasPrefix(line, " "):
 			table = strings.Fields(line)[0]
+		case strings.HasPrefix(line, "    "): // the text of the row above goes on
 		default:
 			key, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
 			rows[table+" "+key] = true

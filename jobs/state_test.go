@@ -266,6 +266,7 @@ func TestJournalOfVersion1(t *testing.T) {
 		change(b.Job.Handle)
 	}
 	must(nil, j.Flush(ctx))
+	must(nil, j.update(ctx, func(t *txn) error { t.file(every); return nil }))
 	must(nil, s.Update(ctx, func(tx store.Tx) error {
 		for _, v := range tx.Scan(tableJobs, nil) {
 			var job Job

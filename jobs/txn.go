@@ -27,11 +27,17 @@ type txn struct {
 	gen  string // generation of the store
 	err  error
 
-	before  map[Handle][]entry // index rows of the jobs read, as they are stored
-	touched map[Handle]record  // jobs saved
-	gone    []Handle           // jobs removed
-	forget  []string           // bodies aside to discard after the change
-	alive   map[string]bool    // owners looked at
+	before  map[Handle]stored // the jobs read, as they are stored
+	touched map[Handle]record // jobs saved
+	gone    []Handle          // jobs removed
+	forget  []string          // bodies aside to discard after the change
+	alive   map[string]bool   // owners looked at
+}
+
+// stored is where the record of a job is, and the index rows that it has.
+type stored struct {
+	filed bool
+	rows  []entry
 }
 
 func (t *txn) fail(err error) {
@@ -45,7 +51,7 @@ func (t *txn) delete(table store.Table, key []byte)     { t.fail(t.tx.Delete(tab
 
 // job reads a record; ok is false if there is none.
 func (t *txn) job(h Handle) (j Job, ok bool) {
-	v := t.tx.Get(tableJobs, []byte(h))
+	v, filed := recordText(t.tx, h)
 	if v == nil {
 		return Job{}, false
 	}
@@ -56,7 +62,7 @@ func (t *txn) job(h Handle) (j Job, ok bool) {
 		}
 	}
 	if t.before != nil {
-		t.before[h] = j.entries()
+		t.before[h] = stored{filed, j.entries(filed)}
 	}
 	return j, true
 }
@@ -79,8 +85,13 @@ func (t *txn) save(j *Job) {
 		t.fail(fmt.Errorf("encode job %s: %w", j.Handle, err))
 		return
 	}
-	t.put(tableJobs, []byte(j.Handle), v)
-	old, rows := t.before[j.Handle], j.entries()
+	was := t.before[j.Handle]
+	if was.filed {
+		t.put(tableJobs, []byte(j.Handle), v)
+	} else {
+		t.put(tableRecent, []byte(j.Handle), recentValue(j, v))
+	}
+	old, rows := was.rows, j.entries(was.filed)
 	for _, e := range old {
 		if !slices.ContainsFunc(rows, func(n entry) bool { return n.table == e.table && bytes.Equal(n.key, e.key) }) {
 			t.delete(e.table, e.key)
@@ -96,7 +107,7 @@ func (t *txn) save(j *Job) {
 	if !j.Round.IsZero() && t.tx.Get(tableRounds, j.Round[:]) == nil {
 		t.put(tableRounds, j.Round[:], []byte(j.Handle))
 	}
-	t.before[j.Handle] = rows
+	t.before[j.Handle] = stored{was.filed, rows}
 	t.touched[j.Handle] = record{v, j.clone()}
 }
 
@@ -104,7 +115,8 @@ func (t *txn) save(j *Job) {
 func (t *txn) remove(j *Job) {
 	t.dropBody(j, &j.Arguments, suffixArguments)
 	t.dropBody(j, &j.Result, suffixResult)
-	for _, e := range t.before[j.Handle] {
+	was := t.before[j.Handle]
+	for _, e := range was.rows {
 		t.delete(e.table, e.key)
 	}
 	if k := j.KeyPrint; !k.IsZero() && string(t.tx.Get(tableKeys, k[:])) == string(j.Handle) {
@@ -117,7 +129,11 @@ func (t *txn) remove(j *Job) {
 		t.dropRound(j, round)
 	}
 	t.dropAsks(j.Handle)
-	t.delete(tableJobs, []byte(j.Handle))
+	if was.filed {
+		t.delete(tableJobs, []byte(j.Handle))
+	} else {
+		t.delete(tableRecent, []byte(j.Handle))
+	}
 	t.gone = append(t.gone, j.Handle)
 }
 

@@ -78,6 +78,7 @@ var cases = []struct {
 	{"expiry of a job that lasted", lastingExpiry},
 	{"clock jumps", clockJumps},
 	{"list and find", listAndFind},
+	{"jobs that are filed are found and changed like the others", filed},
 	{"forget an account", forget},
 	{"concurrent begins hold exactly one", concurrentRepeats},
 }
@@ -1086,6 +1087,69 @@ func listAndFind(h *harness) {
 	h.refused(err, jobs.ErrAmbiguous)
 	_, err = h.j.Find(ctx, jobs.NewHandle())
 	h.refused(err, jobs.ErrNotFound)
+}
+
+// filed begins more jobs than stand among the recent ones, in two processes; some
+// end at once and some much later.
+func filed(h *harness) {
+	const n = 300
+	other := h.open()
+	var all, open []jobs.Handle
+	owner := map[jobs.Handle]*jobs.Journal{}
+	for i := range n {
+		h.clock.Add(time.Millisecond)
+		j := h.j
+		if i%5 == 0 {
+			j = other
+		}
+		job := h.sent(j, call(fmt.Sprintf(`{"n":%d}`, i)))
+		all, owner[job.Handle] = append(all, job.Handle), j
+		if i%7 == 0 {
+			open = append(open, job.Handle)
+			continue
+		}
+		h.finish(j, job.Handle, done(fmt.Sprint(i)))
+		h.told(j, job.Handle)
+	}
+	slices.Reverse(all)
+	list, err := h.j.List(ctx, jobs.Filter{})
+	h.ok(err)
+	if got := handles(list); !slices.Equal(got, all) {
+		h.Fatalf("%d jobs are listed, not the %d that were begun, newest first", len(got), len(all))
+	}
+	page, err := h.j.List(ctx, jobs.Filter{Limit: n / 2})
+	h.ok(err)
+	if got := handles(page); !slices.Equal(got, all[:n/2]) {
+		h.Fatal("the newest page is not the newest half")
+	}
+	slices.Reverse(open)
+	list, err = h.j.List(ctx, jobs.Filter{Attention: true})
+	h.ok(err)
+	if got := handles(list); !slices.Equal(got, open) {
+		h.Fatalf("%d jobs need somebody, want %d", len(got), len(open))
+	}
+	for _, handle := range open {
+		found, err := other.FindPrefix(ctx, string(handle[:len(handle)-6]))
+		h.ok(err)
+		if found.Handle != handle {
+			h.Fatalf("job %s was found as %s", handle, found.Handle)
+		}
+		h.finish(owner[handle], handle, done("late"))
+		h.result(handle, "late")
+		h.told(owner[handle], handle)
+	}
+	h.later(31 * 24 * time.Hour)
+	if p := h.prune(); p.Removed != n {
+		h.Fatalf("after a month: %+v, want %d removed", p, n)
+	}
+}
+
+func handles(list []jobs.Job) []jobs.Handle {
+	var out []jobs.Handle
+	for _, j := range list {
+		out = append(out, j.Handle)
+	}
+	return out
 }
 
 func forget(h *harness) {
