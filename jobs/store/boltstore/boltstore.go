@@ -286,6 +286,15 @@ func (s *Store) Close(keepOwner bool) error {
 	s.more.Signal()
 	s.mu.Unlock()
 	s.serving.Wait()
+	s.turns.close()
+	for range maxReaders {
+		select {
+		case l := <-s.readers:
+			l.close()
+			s.readers <- l
+		default: // a look is under way
+		}
+	}
 	return s.disown(keepOwner)
 }
 

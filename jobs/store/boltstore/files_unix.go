@@ -26,8 +26,33 @@ func syncDir(path string) error {
 	return errors.Join(err, d.Close())
 }
 
+// lockFile locks a file, for it alone or shared; it waits, or reports false if
+// another holds it.
+func lockFile(f *os.File, shared, wait bool) (bool, error) {
+	how := syscall.LOCK_EX
+	if shared {
+		how = syscall.LOCK_SH
+	}
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	for {
+		switch err := syscall.Flock(int(f.Fd()), how); {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
+		case err != nil:
+			return false, os.NewSyscallError("flock", err)
+		}
+		return true, nil
+	}
+}
+
+func unlockFile(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
 // unlockBolt frees the lock that bbolt took on its file.
-func unlockBolt(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+func unlockBolt(f *os.File) error { return unlockFile(f) }
 
 // reasonOf sorts an error of the system.
 func reasonOf(err error) store.Reason {

@@ -12,20 +12,23 @@ import (
 )
 
 // A turnLock is one place in the line for a lock file. It is used by one
-// goroutine at a time. Waiting is done by a helper inside the kernel's queue,
-// which is fair where polling is not; a helper that gets the lock after nobody
-// wants it any more gives it back.
+// goroutine at a time. It keeps the file open between two turns, which package
+// flock does not: that would be half of what taking a lock costs. Waiting is done
+// by a helper inside the kernel's queue, which is fair where polling is not; a
+// helper that gets the lock after nobody wants it any more gives it back.
 type turnLock struct {
 	path   string
 	shared bool
 
 	mu      sync.Mutex
-	pending *helper // waiting in the kernel; nil if none is
-	wanted  bool    // acquire is waiting for pending
+	file    *os.File // nil if not open
+	pending *helper  // waits in the kernel, with file; nil if none does
+	wanted  bool     // acquire is waiting for pending
+	closed  bool     // the helper closes the file
 }
 
 type helper struct {
-	lock *flock.Flock
+	file *os.File
 	err  error
 	done chan struct{}
 }
@@ -54,48 +57,63 @@ func (l *turnLock) acquire(limit time.Duration) (release func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !samePath(f) {
-			_ = f.Unlock()
+		if !isAt(f, l.path) {
+			_ = unlockFile(f)
+			l.close()
 			continue
 		}
 		if !l.shared {
-			writePID(l.path)
+			writePID(f)
 		}
-		return func() { _ = f.Unlock() }, nil
+		return func() { _ = unlockFile(f) }, nil
 	}
 	return nil, fmt.Errorf("lock %q: the file is replaced again and again", l.path)
 }
 
-// attempt takes the lock if it is free; nil and no error means that it is not.
-func (l *turnLock) attempt() (*flock.Flock, error) {
-	f := flock.New(l.path)
-	try := f.TryLock
-	if l.shared {
-		try = f.TryRLock
-	}
-	switch ok, err := try(); {
-	case err != nil:
-		return nil, err
-	case !ok:
+// attempt takes the lock if it is free; nil and no error means that it is not, or
+// that the helper waits for it.
+func (l *turnLock) attempt() (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending != nil {
 		return nil, nil
 	}
-	return f, nil
+	if l.file == nil {
+		f, err := l.open()
+		if err != nil {
+			return nil, err
+		}
+		l.file = f
+	}
+	if ok, err := lockFile(l.file, l.shared, false); !ok || err != nil {
+		return nil, err
+	}
+	return l.file, nil
 }
 
-func (l *turnLock) wait(limit time.Duration) (*flock.Flock, error) {
+// open opens the file, which a reader need not be able to write to.
+func (l *turnLock) open() (*os.File, error) {
+	flag := os.O_CREATE | os.O_RDWR
+	if l.shared {
+		flag = os.O_CREATE | os.O_RDONLY
+	}
+	return os.OpenFile(l.path, flag, 0o600)
+}
+
+func (l *turnLock) wait(limit time.Duration) (*os.File, error) {
 	h := l.enlist()
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
 	case <-h.done:
-		return h.lock, h.err
+		return h.file, h.err
 	case <-t.C:
 	}
 	if l.leave() {
 		return nil, &lateError{holder: readPID(l.path)}
 	}
 	<-h.done // it came at the last moment
-	return h.lock, h.err
+	return h.file, h.err
 }
 
 // enlist joins the helper that is waiting already, or starts one.
@@ -104,7 +122,7 @@ func (l *turnLock) enlist() *helper {
 	defer l.mu.Unlock()
 	l.wanted = true
 	if l.pending == nil {
-		l.pending = &helper{lock: flock.New(l.path), done: make(chan struct{})}
+		l.pending = &helper{file: l.file, done: make(chan struct{})}
 		go l.help(l.pending)
 	}
 	return l.pending
@@ -123,38 +141,49 @@ func (l *turnLock) leave() bool {
 }
 
 func (l *turnLock) help(h *helper) {
-	if l.shared {
-		h.err = h.lock.RLock()
-	} else {
-		h.err = h.lock.Lock()
-	}
+	_, h.err = lockFile(h.file, l.shared, true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.wanted {
-		_ = h.lock.Unlock()
+	if !l.wanted && h.err == nil {
+		_ = unlockFile(h.file)
+	}
+	if l.closed {
+		_ = h.file.Close()
 	}
 	l.pending, l.wanted = nil, false
 	close(h.done)
 }
 
-// samePath reports whether the locked file is the one that the path names.
-func samePath(f *flock.Flock) bool {
-	locked, err := f.Stat()
+// close gives the file back; the lock is not held. A helper that still waits for
+// it does so itself.
+func (l *turnLock) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.pending != nil:
+		l.closed = true
+	case l.file != nil:
+		_ = l.file.Close()
+	}
+	l.file = nil
+}
+
+// isAt reports whether an open file is the one that a path names.
+func isAt(f interface{ Stat() (os.FileInfo, error) }, path string) bool {
+	opened, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	named, err := os.Stat(f.Path())
-	return err == nil && os.SameFile(locked, named)
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, there)
 }
+
+// samePath reports whether a locked file is the one that its path names.
+func samePath(f *flock.Flock) bool { return isAt(f, f.Path()) }
 
 // writePID leaves our process id in the lock file for whoever waits in vain.
 // It is information only, so errors do not matter.
-func writePID(path string) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	defer f.Close()
+func writePID(f *os.File) {
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-12d\n", os.Getpid()), pidOffset)
 }
 

@@ -29,6 +29,7 @@ func (s *Store) Tidy(ctx context.Context, wiped bool, named func(store.Tx, strin
 		return false, nil
 	}
 	line := turnLock{path: s.path(lockName)}
+	defer line.close()
 	unlock, err := s.lock(&line, s.limit)
 	var late *lateError
 	switch {
@@ -111,6 +112,7 @@ func (s *Store) Erase(ctx context.Context) error {
 		return err
 	}
 	line := turnLock{path: s.path(lockName)}
+	defer line.close()
 	unlock, err := s.lock(&line, s.limit)
 	if err != nil {
 		return s.unavailable(reasonOf(err), err)
