@@ -14,6 +14,9 @@ import (
 // store whose tables hold large values gets slow for good once they are freed.
 const maxInline = 64 << 10
 
+// usualRecord is room for the record of an ordinary job.
+const usualRecord = 1200
+
 // A txn is one look at, or change of, the journal. The first failure of the
 // store sticks in err, as in a bufio.Writer; everything after is without
 // meaning and the whole change is dropped.
@@ -80,7 +83,7 @@ func (t *txn) find(h Handle) (Job, error) {
 // what the record's state no longer allows to be kept.
 func (t *txn) save(j *Job) {
 	t.wipe(j)
-	v, err := json.Marshal(j)
+	v, err := j.appendRecord(make([]byte, 0, usualRecord))
 	if err != nil {
 		t.fail(fmt.Errorf("encode job %s: %w", j.Handle, err))
 		return
