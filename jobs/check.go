@@ -21,7 +21,7 @@ func (j *Journal) Check(ctx context.Context) error {
 		c := &checker{t: t, rows: make(map[string][]byte)}
 		for _, r := range t.recents() {
 			if job, ok := t.job(r.handle); ok {
-				c.want(tableRecent, []byte(r.handle), recentValue(&job, r.text))
+				c.want(tableRecent, recentKey(&job), recentValue(&job, r.text))
 				c.job(&job, false)
 			}
 			if t.tx.Get(tableJobs, []byte(r.handle)) != nil {

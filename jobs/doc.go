@@ -41,8 +41,8 @@
 //	  wiped                 TIME since which wiped content may lie in free pages
 //	  room                  N of jobs that may be begun before recent ones are filed
 //	recent
-//	  HANDLE                TIME of creation, a byte of flags (1 lasting, 2 live) and
-//	                          Job as JSON; jobs begun last, until they are filed
+//	  TIME HANDLE           jobs begun last, by creation, until they are filed: a byte
+//	                          of flags (1 lasting, 2 live), and Job as JSON
 //	jobs
 //	  HANDLE                Job as JSON; the others
 //	bodies

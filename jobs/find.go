@@ -24,16 +24,12 @@ func (j *Journal) Find(ctx context.Context, h Handle) (Job, error) {
 func (j *Journal) FindPrefix(ctx context.Context, prefix string) (Job, error) {
 	var job Job
 	err := j.view(ctx, func(t *txn) error {
-		var found []Handle
-		for _, table := range []store.Table{tableRecent, tableJobs} {
-			for k := range t.tx.Scan(table, []byte(prefix)) {
-				if found = append(found, Handle(k)); len(found) > 1 {
-					return fmt.Errorf("job %s: %w begins so", prefix, ErrAmbiguous)
-				}
-			}
-		}
-		if len(found) == 0 {
+		found := t.withPrefix(prefix)
+		switch len(found) {
+		case 0:
 			return &NotFoundError{Handle: Handle(prefix), SetAside: t.tx.SetAside()}
+		case 2:
+			return fmt.Errorf("job %s: %w begins so", prefix, ErrAmbiguous)
 		}
 		var err error
 		job, err = t.find(found[0])

@@ -221,7 +221,7 @@ func (t *txn) rewriteMine() {
 	}
 	t.j.mu.Unlock()
 	for h, m := range mine {
-		if text, _ := recordText(t.tx, h); text != nil {
+		if text, _ := t.text(h); text != nil {
 			continue
 		}
 		job := m.job

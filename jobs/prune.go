@@ -66,7 +66,10 @@ func (j *Journal) pruneSlice(ctx context.Context, first bool) (p Pruned, more bo
 
 // expired lists the jobs that something is due for.
 func (t *txn) expired() []Handle {
-	t.file(func(r *recentRow) bool { return t.due.Sub(r.created) > ordinaryLife })
+	t.file(func(r *recentRow) bool {
+		created, _, _ := splitTimeKey(r.key)
+		return t.due.Sub(created) > ordinaryLife
+	})
 	var list []Handle
 	for k := range t.tx.Scan(tableDue, nil) {
 		at, h, ok := splitTimeKey(k)

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
 )
 
-// The records of jobs that were begun last stand in a table of their own, and are
-// filed among the others, with a row in the index of creation, many at a time. A
-// turn that a host waits for changes few pages that way: those of a small table
-// that each turn changes, not one here and there of a large one for each record.
+// The records of jobs that were begun last stand in a table of their own, by
+// creation, and are filed among the others, by handle, many at a time. A turn that
+// a host waits for changes few pages that way: the last of a small table, not one
+// here and there of a large one for each record.
 const (
 	recentRoom = 32  // jobs that are begun between two filings, at least
 	maxRecent  = 512 // if more than that cannot be filed yet they are all the same
@@ -26,16 +26,16 @@ const (
 	flagLive                // see Job.live
 )
 
-// A recentRow is a row of the table: what filing has to know of a record, and the
-// record.
+// A recentRow is a row of the table. Its key is that of the row which the index of
+// creation has once the record is filed.
 type recentRow struct {
-	handle  Handle
-	created time.Time
-	flags   byte
-	text    []byte
+	key    []byte
+	handle Handle
+	flags  byte
+	text   []byte
 }
 
-const recentHead = 8 + 1
+func recentKey(j *Job) []byte { return timeKey(j.CreatedAt, j.Handle) }
 
 // recentValue is the value of a job's row; text is its record.
 func recentValue(j *Job, text []byte) []byte {
@@ -46,48 +46,56 @@ func recentValue(j *Job, text []byte) []byte {
 	if j.live() {
 		flags |= flagLive
 	}
-	v := make([]byte, 0, recentHead+len(text))
-	v = binary.BigEndian.AppendUint64(v, uint64(max(j.CreatedAt.UnixNano(), 0)))
-	return append(append(v, flags), text...)
+	return append(append(make([]byte, 0, 1+len(text)), flags), text...)
 }
 
-func readRecent(k, v []byte) (recentRow, error) {
-	if len(v) < recentHead {
-		return recentRow{}, fmt.Errorf("%w: recent job %s", store.ErrDamaged, k)
+func readRecent(k, v []byte) (r recentRow, ok bool) {
+	_, h, ok := splitTimeKey(k)
+	if !ok || len(v) == 0 {
+		return recentRow{}, false
 	}
-	return recentRow{
-		handle:  Handle(k),
-		created: time.Unix(0, int64(binary.BigEndian.Uint64(v))),
-		flags:   v[8],
-		text:    v[recentHead:],
-	}, nil
+	return recentRow{key: k, handle: h, flags: v[0], text: v[1:]}, true
 }
 
 // times is the row that the index of creation has for the record once it is filed.
 func (r *recentRow) times() entry {
-	e := entry{tableTimes, timeKey(r.created, r.handle), []byte{}}
+	e := entry{tableTimes, r.key, []byte{}}
 	if r.flags&flagLasting != 0 {
 		e.value = isLasting
 	}
 	return e
 }
 
-// recordText returns the record of a job, nil if there is none, and whether it is
-// filed.
-func recordText(tx store.Tx, h Handle) (text []byte, filed bool) {
-	if v := tx.Get(tableRecent, []byte(h)); len(v) >= recentHead {
-		return v[recentHead:], false
+// text returns the record of a job, nil if there is none, and whether it is filed.
+func (t *txn) text(h Handle) (text []byte, filed bool) {
+	if key := t.j.records.key(h); key != nil {
+		if r, ok := readRecent(key, t.tx.Get(tableRecent, key)); ok {
+			return r.text, false
+		}
 	}
-	return tx.Get(tableJobs, []byte(h)), true
+	return recordText(t.tx, h)
 }
 
-// recents lists the rows of the table.
+// recordText is text for whoever does not know when the job was created.
+func recordText(tx store.Tx, h Handle) (text []byte, filed bool) {
+	if text := tx.Get(tableJobs, []byte(h)); text != nil {
+		return text, true
+	}
+	for k, v := range tx.Scan(tableRecent, nil) {
+		if r, ok := readRecent(k, v); ok && r.handle == h {
+			return r.text, false
+		}
+	}
+	return nil, false
+}
+
+// recents lists the rows of the table, the job that was created first first.
 func (t *txn) recents() []recentRow {
 	var rows []recentRow
 	for k, v := range t.tx.Scan(tableRecent, nil) {
-		r, err := readRecent(k, v)
-		if err != nil {
-			t.fail(err)
+		r, ok := readRecent(k, v)
+		if !ok {
+			t.fail(fmt.Errorf("%w: recent job %q", store.ErrDamaged, k))
 			return nil
 		}
 		rows = append(rows, r)
@@ -105,7 +113,7 @@ func (t *txn) file(which func(*recentRow) bool) (left int) {
 		e := r.times()
 		t.put(tableJobs, []byte(r.handle), r.text)
 		t.put(e.table, e.key, e.value)
-		t.delete(tableRecent, []byte(r.handle))
+		t.delete(tableRecent, r.key)
 		if s, read := t.before[r.handle]; read {
 			t.before[r.handle] = stored{rows: append(s.rows, e), filed: true}
 		}
@@ -134,30 +142,38 @@ func (t *txn) makeRoom() {
 // newest visits all jobs, the one that was created last first.
 func (t *txn) newest() iter.Seq[Handle] {
 	return func(yield func(Handle) bool) {
-		var fresh []entry
-		for _, r := range t.recents() {
-			fresh = append(fresh, r.times())
-		}
-		slices.SortFunc(fresh, func(a, b entry) int { return bytes.Compare(b.key, a.key) })
-		next := func(k []byte) bool {
-			_, h, ok := splitTimeKey(k)
-			return ok && yield(h)
-		}
+		fresh := t.recents()
+		slices.Reverse(fresh)
 		for k := range t.tx.ScanBack(tableTimes, nil) {
 			for len(fresh) > 0 && bytes.Compare(fresh[0].key, k) > 0 {
-				if !next(fresh[0].key) {
+				if !yield(fresh[0].handle) {
 					return
 				}
 				fresh = fresh[1:]
 			}
-			if !next(k) {
+			if _, h, ok := splitTimeKey(k); !ok || !yield(h) {
 				return
 			}
 		}
-		for _, e := range fresh {
-			if !next(e.key) {
+		for _, r := range fresh {
+			if !yield(r.handle) {
 				return
 			}
 		}
 	}
+}
+
+// withPrefix lists the handles that begin so, two at most.
+func (t *txn) withPrefix(prefix string) (found []Handle) {
+	for _, r := range t.recents() {
+		if strings.HasPrefix(string(r.handle), prefix) {
+			found = append(found, r.handle)
+		}
+	}
+	for k := range t.tx.Scan(tableJobs, []byte(prefix)) {
+		if found = append(found, Handle(k)); len(found) > 1 {
+			break
+		}
+	}
+	return found[:min(len(found), 2)]
 }

@@ -34,6 +34,16 @@ func (r *records) get(h Handle, text []byte) (Job, bool) {
 	return k.job.clone(), true
 }
 
+// key returns the key that a job has among the recent ones, nil if it is not known.
+func (r *records) key(h Handle) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k, ok := r.known[h]; ok {
+		return recentKey(&k.job)
+	}
+	return nil
+}
+
 // keep takes what a change wrote; a job that needs nobody any more is not read
 // again so soon.
 func (r *records) keep(written map[Handle]record) {

@@ -54,7 +54,7 @@ func (t *txn) delete(table store.Table, key []byte)     { t.fail(t.tx.Delete(tab
 
 // job reads a record; ok is false if there is none.
 func (t *txn) job(h Handle) (j Job, ok bool) {
-	v, filed := recordText(t.tx, h)
+	v, filed := t.text(h)
 	if v == nil {
 		return Job{}, false
 	}
@@ -92,7 +92,7 @@ func (t *txn) save(j *Job) {
 	if was.filed {
 		t.put(tableJobs, []byte(j.Handle), v)
 	} else {
-		t.put(tableRecent, []byte(j.Handle), recentValue(j, v))
+		t.put(tableRecent, recentKey(j), recentValue(j, v))
 	}
 	old, rows := was.rows, j.entries(was.filed)
 	for _, e := range old {
@@ -135,7 +135,7 @@ func (t *txn) remove(j *Job) {
 	if was.filed {
 		t.delete(tableJobs, []byte(j.Handle))
 	} else {
-		t.delete(tableRecent, []byte(j.Handle))
+		t.delete(tableRecent, recentKey(j))
 	}
 	t.gone = append(t.gone, j.Handle)
 }

@@ -85,7 +85,9 @@ func (s *Store) runBatch(batch []*request) error {
 	if err == nil {
 		_ = s.at(AtCommitted)
 		s.answer(batch, nil) // closing takes nothing back, so nobody waits for it
-		runtime.Gosched()    // nor for another thread to wake up for them
+		if len(batch) == 1 {
+			runtime.Gosched() // nor does who is alone wait for another thread to wake up
+		}
 	}
 	_ = f.close()
 	_ = s.at(AtClosed)
