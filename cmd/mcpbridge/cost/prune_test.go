@@ -26,7 +26,7 @@ func BenchmarkTurnAfterPrune(b *testing.B) {
 			f := fill(b, c.few, c.size)
 			f.more(c.many, 100)
 			before := f.size()
-			least := newTurner(b)
+			least := newTurner(b, 1)
 			var turns, leasts []time.Duration
 			for range 300 {
 				turns, leasts = append(turns, took(f.turn)), append(leasts, took(least.turn))

@@ -1,8 +1,10 @@
 package cost
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,21 +14,32 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A turner takes turns at a database of its own: open, commit one small value,
+// A turner takes turns at a database of its own: open, overwrite one value, commit,
 // close, with nothing of ours around it. That is the machine's own turn.
 type turner struct {
 	tb   testing.TB
 	path string
+	keys []string
 }
 
-func newTurner(tb testing.TB) *turner {
+// newTurner makes a database of so many values of 1 KiB. With one value a turn
+// writes the least that bbolt can.
+func newTurner(tb testing.TB, values int) *turner {
 	tb.Helper()
-	t := &turner{tb, filepath.Join(tb.TempDir(), "turns.db")}
-	t.turn() // makes the file
+	t := &turner{tb: tb, path: filepath.Join(tb.TempDir(), "turns.db")}
+	for range values {
+		t.keys = append(t.keys, rand.Text())
+	}
+	t.put(t.keys...)
 	return t
 }
 
 func (t *turner) turn() {
+	t.tb.Helper()
+	t.put(t.keys[mathrand.IntN(len(t.keys))])
+}
+
+func (t *turner) put(keys ...string) {
 	t.tb.Helper()
 	db, err := bolt.Open(t.path, 0o600, nil)
 	if err != nil {
@@ -34,10 +47,10 @@ func (t *turner) turn() {
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists([]byte("turns"))
-		if err != nil {
-			return err
+		for _, k := range keys {
+			err = errors.Join(err, b.Put([]byte(k), make([]byte, 1<<10)))
 		}
-		return b.Put([]byte("x"), []byte("y"))
+		return err
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.tb.Fatal(err)
@@ -68,28 +81,33 @@ func BenchmarkWrite(b *testing.B) {
 			h := startHost(b, s.url, b.TempDir(), args...)
 			h.initialize()
 			h.knowTools()
-			least := newTurner(b)
+			own, least := newTurner(b, 1000), newTurner(b, 1)
 			n := 0
-			round := func() (read, write, turn time.Duration) {
+			var reads, writes, turns, leasts []time.Duration
+			round := func() {
 				n++
-				return took(func() { h.tool("echo", n) }), took(func() { h.tool("write_echo", n) }), took(least.turn)
+				reads = append(reads, took(func() { h.tool("echo", n) }))
+				writes = append(writes, took(func() { h.tool("write_echo", n) }))
+				turns = append(turns, took(own.turn))
+				leasts = append(leasts, took(least.turn))
 			}
 			for range 50 {
 				round()
 			}
-			var reads, writes, turns []time.Duration
+			reads, writes, turns, leasts = nil, nil, nil, nil
 			for b.Loop() {
-				read, write, turn := round()
-				reads, writes, turns = append(reads, read), append(writes, write), append(turns, turn)
+				round()
 			}
 			if s.written() != n {
 				b.Errorf("%d writes arrived, want %d", s.written(), n)
 			}
-			read, write, turn := p50(reads), p50(writes), p50(turns)
+			read, write, turn, leastTurn := p50(reads), p50(writes), p50(turns), p50(leasts)
 			b.ReportMetric(micros(read), "µs-echo")
 			b.ReportMetric(micros(write), "µs-write_echo")
 			b.ReportMetric(micros(turn), "µs-turn")
+			b.ReportMetric(micros(leastTurn), "µs-least-turn")
 			b.ReportMetric(float64(write-read)/float64(turn), "turns/write")
+			b.ReportMetric(float64(write-read)/float64(leastTurn), "least-turns/write")
 		})
 	}
 }
