@@ -31,6 +31,7 @@ func Schema() store.Schema {
 	return store.Schema{
 		Tables: []store.Table{tableMarks, tableJobs, tableRecent, tableBodies, tableTimes, tableLive,
 			tablePrints, tableDue, tableKeys, tableRounds, tableAsks},
+		Growing:    []store.Table{tableRecent, tableTimes, tableLive},
 		Migrations: migrations(),
 	}
 }

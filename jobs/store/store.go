@@ -158,6 +158,10 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 type Schema struct {
 	Tables []Table
 
+	// Growing are the tables whose new keys come after the others: a store need
+	// not leave room between them.
+	Growing []Table
+
 	// Migrations holds at index n the change from version n to n+1; version 0
 	// is an empty store. The version of the schema is their number.
 	Migrations []func(Tx) error

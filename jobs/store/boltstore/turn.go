@@ -102,7 +102,7 @@ func (s *Store) commitBatch(f *turnFile, batch []*request) error {
 	for {
 		failed := -1
 		err := f.db.Update(func(b *bolt.Tx) error {
-			t := &tx{b: b}
+			t := &tx{b: b, growing: s.opts.Schema.Growing}
 			if err := s.upgrade(t); err != nil {
 				return err
 			}

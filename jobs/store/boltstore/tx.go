@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -13,12 +14,22 @@ import (
 )
 
 // A tx is a store.Tx on one bbolt transaction; each table is a bucket.
-type tx struct{ b *bolt.Tx }
+type tx struct {
+	b       *bolt.Tx
+	growing []store.Table
+}
+
+// growingFill is how full a page of a growing table gets. The rest is for values
+// that get longer; bbolt leaves half of each page for keys in between.
+const growingFill = 0.9
 
 func (t *tx) bucket(table store.Table) (*bolt.Bucket, error) {
 	b := t.b.Bucket([]byte(table))
 	if b == nil {
 		return nil, fmt.Errorf("%w: no table %s", store.ErrDamaged, table)
+	}
+	if slices.Contains(t.growing, table) {
+		b.FillPercent = growingFill
 	}
 	return b, nil
 }
