@@ -36,8 +36,11 @@ func (p *program) serve(ctx context.Context, flags layer, words []string, noWork
 	p.collectLess()
 	leaving, ctx := newDeparture(ctx, p.worker != nil)
 	defer leaving.gone()
-	defer leaving.watchSignals()()
-	defer surviveBrokenPipes()()
+	watching := meanwhile(func() (stop func()) {
+		deaf, brittle := leaving.watchSignals(), surviveBrokenPipes()
+		return func() { brittle(); deaf() }
+	})
+	defer func() { watching()() }()
 	opt, err := p.options(flags, words)
 	if err != nil {
 		return err
@@ -55,6 +58,7 @@ func (p *program) serve(ctx context.Context, flags layer, words []string, noWork
 		return err
 	}
 	defer closeJournal()
+	watching() // before anything is read or written
 	p.remark(&opt)
 	stdin, err := p.hostSide(leaving, &opt, noWorker)
 	if err != nil {
@@ -70,6 +74,22 @@ func (p *program) serve(ctx context.Context, flags layer, words []string, noWork
 	}
 	log.Error(err.Error())
 	return &reportedError{err}
+}
+
+// meanwhile runs f in another goroutine and returns what waits for its result. The
+// runtime takes as long to have signals watched as it takes us to read the
+// configuration.
+func meanwhile[T any](f func() T) (wait func() T) {
+	var result T
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result = f()
+	}()
+	return func() T {
+		<-done
+		return result
+	}
 }
 
 // garbage is how much may lie about before it is collected, in percent of what is

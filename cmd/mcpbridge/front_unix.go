@@ -34,11 +34,13 @@ type front struct {
 func (p *program) front() (code int, err error) {
 	f := &front{signals: make(chan os.Signal, 8)}
 	parent := stdio.CurrentParent()
-	signal.Notify(f.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(f.signals)
 	if err := f.start(); err != nil {
 		return 0, err
 	}
+	// After the start, which this would hold up. A signal that comes before ends
+	// the front alone, which the worker takes as it takes any end of it.
+	signal.Notify(f.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(f.signals)
 	return f.wait(parent), nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,24 @@ func TestHelpNamesTheFlags(t *testing.T) {
 				t.Errorf("help of %s, line %d: too long or ends with a space: %q", cmd.Name(), n+1, line)
 			}
 		}
+	}
+}
+
+// A command that commandNames leaves out would be taken for the name of a server.
+func TestCommandNames(t *testing.T) {
+	t.Parallel()
+	var p program
+	names := []string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd} // made when they are asked for
+	root := p.root()
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		names = append(append(names, cmd.Name()), cmd.Aliases...)
+	}
+	known := commandNames()
+	slices.Sort(names)
+	slices.Sort(known)
+	if !slices.Equal(names, known) {
+		t.Errorf("the commands are %q, commandNames says %q", names, known)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/mcpbridge/mcpbridge/jobs"
 	"github.com/spf13/cobra"
@@ -15,13 +16,33 @@ const userResolvesFlag = "user-resolves"
 
 // execute runs the command that args name.
 func (p *program) execute(ctx context.Context, args []string) error {
-	root := p.root()
+	root := p.alone()
+	if slices.ContainsFunc(args, isCommand) {
+		p.addCommands(root)
+	}
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }
 
+// commandNames are the words for which there is a command, those of cobra
+// included. A host that starts the bridge says none of them, and need not wait
+// until all commands with their flags are made.
+func commandNames() []string {
+	return []string{"classify", "completion", "demo", "help", "jobs", "login", "logout", "upstream", "version", "whoami",
+		cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
+}
+
+func isCommand(word string) bool { return slices.Contains(commandNames(), word) }
+
 // root is the bridge itself, with all other commands below it.
 func (p *program) root() *cobra.Command {
+	root := p.alone()
+	p.addCommands(root)
+	return root
+}
+
+// alone is the bridge itself.
+func (p *program) alone() *cobra.Command {
 	var version bool
 	var userResolves string
 	root := &cobra.Command{
@@ -34,7 +55,7 @@ func (p *program) root() *cobra.Command {
 				return p.printVersion(false)
 			}
 			p.userResolves = jobs.Handle(userResolves)
-			return orCommand(cmd, words, p.bridge(cmd.Context(), bridgeFlags(cmd), words))
+			return orCommand(words, p.bridge(cmd.Context(), bridgeFlags(cmd), words))
 		},
 	}
 	root.ValidArgsFunction = p.completeServer
@@ -47,6 +68,10 @@ func (p *program) root() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(p.stdout, cmd) })
+	return root
+}
+
+func (p *program) addCommands(root *cobra.Command) {
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(p.loginCommand(), p.logoutCommand(), p.whoamiCommand())
 	root.AddCommand(p.jobsCommand(), p.demoCommand(), p.classifyCommand(), p.upstreamCommand(), p.versionCommand())
@@ -57,7 +82,6 @@ func (p *program) root() *cobra.Command {
 			return usagef("completion: name a shell: bash, fish, powershell or zsh")
 		}
 	}
-	return root
 }
 
 // completeServer offers the servers of config.toml to a shell.
@@ -72,16 +96,12 @@ func (p *program) completeServer(cmd *cobra.Command, words []string, _ string) (
 
 // orCommand adds to the error about an unknown server the command that may have
 // been meant.
-func orCommand(root *cobra.Command, words []string, err error) error {
+func orCommand(words []string, err error) error {
 	var config *configError
 	if len(words) != 1 || isAddress(words[0]) || !errors.As(err, &config) {
 		return err
 	}
-	var names []string
-	for _, cmd := range root.Commands() {
-		names = append(names, cmd.Name())
-	}
-	if name := nearest(words[0], names); name != "" {
+	if name := nearest(words[0], commandNames()); name != "" {
 		return configf("%v; or was the command %s meant?", err, name)
 	}
 	return err
