@@ -19,21 +19,12 @@ const maxFindings = 20
 func (j *Journal) Check(ctx context.Context) error {
 	return j.view(ctx, func(t *txn) error {
 		c := &checker{t: t, rows: make(map[string][]byte)}
-		for _, r := range t.recents() {
-			if job, ok := t.job(r.handle); ok {
-				c.want(tableRecent, recentKey(&job), recentValue(&job, r.text))
-				c.job(&job, false)
-			}
-			if t.tx.Get(tableJobs, []byte(r.handle)) != nil {
-				c.find("job %s is filed and not", r.handle)
+		for _, table := range []store.Table{tableRecent, tableJobs} {
+			for k, v := range t.tx.Scan(table, nil) {
+				c.row(table, k, v)
 			}
 		}
-		for k := range t.tx.Scan(tableJobs, nil) {
-			if job, ok := t.job(Handle(k)); ok {
-				c.job(&job, true)
-			}
-		}
-		for _, table := range []store.Table{tableRecent, tableTimes, tableDue, tableLive, tablePrints, tableBodies} {
+		for _, table := range []store.Table{tableHandles, tableDue, tableLive, tablePrints, tableBodies} {
 			c.table(table)
 		}
 		for k, v := range t.tx.Scan(tableKeys, nil) {
@@ -68,6 +59,25 @@ func (c *checker) find(format string, args ...any) {
 
 func (c *checker) want(table store.Table, key, value []byte) {
 	c.rows[string(table)+" "+string(key)] = value
+}
+
+func (c *checker) row(table store.Table, k, v []byte) {
+	r, ok := readRow(k, v)
+	if !ok {
+		c.find("row %q of %s is none", k, table)
+		return
+	}
+	job, ok := c.t.job(r.handle)
+	switch {
+	case !ok:
+		c.find("job %s of %s is not found", r.handle, table)
+	case c.t.before[r.handle].table() != table:
+		c.find("job %s is filed and not", r.handle)
+	case !bytes.Equal(k, rowKey(&job)) || !bytes.Equal(v, rowValue(&job, r.text)):
+		c.find("row %q of %s is %q, not %q", k, table, v, rowValue(&job, r.text))
+	default:
+		c.job(&job, table == tableJobs)
+	}
 }
 
 func (c *checker) job(j *Job, filed bool) {

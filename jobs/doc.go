@@ -42,15 +42,15 @@
 //	  room                  N of jobs that may be begun before recent ones are filed
 //	recent
 //	  TIME HANDLE           jobs begun last, by creation, until they are filed: a byte
-//	                          of flags (1 lasting, 2 live), and Job as JSON
+//	                          of flags (1 lasting: it changed an hour after its
+//	                          creation or later; 2 live), and Job as JSON
 //	jobs
-//	  HANDLE                Job as JSON; the others
+//	  TIME HANDLE           the others, the same way
+//	handles
+//	  HANDLE                TIME under which the record stands in jobs
 //	bodies
 //	  HANDLE.arguments      arguments as the host sent them, up to 64 KiB
 //	  HANDLE.result         result or error as upstream gave it, up to 64 KiB
-//	times
-//	  TIME HANDLE           the same jobs, by creation; 1 if one is lasting, that is,
-//	                          if it changed an hour later or more
 //	due
 //	  TIME HANDLE           jobs whose next expiry does not follow from their creation
 //	live

@@ -66,10 +66,7 @@ func (j *Journal) pruneSlice(ctx context.Context, first bool) (p Pruned, more bo
 
 // expired lists the jobs that something is due for.
 func (t *txn) expired() []Handle {
-	t.file(func(r *recentRow) bool {
-		created, _, _ := splitTimeKey(r.key)
-		return t.due.Sub(created) > ordinaryLife
-	})
+	t.file(func(r *row) bool { return t.due.Sub(r.created()) > ordinaryLife })
 	var list []Handle
 	for k := range t.tx.Scan(tableDue, nil) {
 		at, h, ok := splitTimeKey(k)
@@ -78,13 +75,13 @@ func (t *txn) expired() []Handle {
 		}
 		list = append(list, h)
 	}
-	for k, v := range t.tx.Scan(tableTimes, nil) {
-		created, h, ok := splitTimeKey(k)
-		if !ok || created.Add(ordinaryLife+RecordLife).After(t.due) || len(list) == pruneSlice {
+	for k, v := range t.tx.Scan(tableJobs, nil) {
+		r, ok := readRow(k, v)
+		if !ok || r.created().Add(ordinaryLife+RecordLife).After(t.due) || len(list) == pruneSlice {
 			break
 		}
-		if !bytes.Equal(v, isLasting) {
-			list = append(list, h)
+		if r.flags&flagLasting == 0 {
+			list = append(list, r.handle)
 		}
 	}
 	return list
@@ -186,7 +183,7 @@ func (j *Journal) Forget(ctx context.Context, a Account, open bool) (Forgotten, 
 // over on the way because they are not settled.
 func (t *txn) ofAccount(a Account, open bool) (list []Handle, kept int) {
 	t.file(every)
-	for k := range t.tx.Scan(tableTimes, nil) {
+	for k := range t.tx.Scan(tableJobs, nil) {
 		_, h, _ := splitTimeKey(k)
 		job, ok := t.job(h)
 		switch {

@@ -39,7 +39,7 @@ func (r *records) key(h Handle) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k, ok := r.known[h]; ok {
-		return recentKey(&k.job)
+		return rowKey(&k.job)
 	}
 	return nil
 }

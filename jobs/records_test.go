@@ -75,7 +75,7 @@ func TestKnownRecordsAreWhatIsStored(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return tx.Put(tableRecent, recentKey(&job), recentValue(&job, v))
+		return tx.Put(tableRecent, rowKey(&job), rowValue(&job, v))
 	}))
 	if job, err := j.Find(ctx, unknown); err != nil || job.Tool != "changed" {
 		t.Errorf("after a change by another process: tool %q, %v", job.Tool, err)

@@ -13,25 +13,25 @@ import (
 
 // The tables of a journal; doc.go draws them.
 const (
-	tableMarks  store.Table = "marks"
-	tableJobs   store.Table = "jobs"
-	tableRecent store.Table = "recent"
-	tableBodies store.Table = "bodies"
-	tableTimes  store.Table = "times"
-	tableLive   store.Table = "live"
-	tablePrints store.Table = "prints"
-	tableDue    store.Table = "due"
-	tableKeys   store.Table = "keys"
-	tableRounds store.Table = "rounds"
-	tableAsks   store.Table = "asks"
+	tableMarks   store.Table = "marks"
+	tableJobs    store.Table = "jobs"
+	tableRecent  store.Table = "recent"
+	tableHandles store.Table = "handles"
+	tableBodies  store.Table = "bodies"
+	tableLive    store.Table = "live"
+	tablePrints  store.Table = "prints"
+	tableDue     store.Table = "due"
+	tableKeys    store.Table = "keys"
+	tableRounds  store.Table = "rounds"
+	tableAsks    store.Table = "asks"
 )
 
 // Schema is what a journal's store holds.
 func Schema() store.Schema {
 	return store.Schema{
-		Tables: []store.Table{tableMarks, tableJobs, tableRecent, tableBodies, tableTimes, tableLive,
+		Tables: []store.Table{tableMarks, tableRecent, tableJobs, tableHandles, tableBodies, tableLive,
 			tablePrints, tableDue, tableKeys, tableRounds, tableAsks},
-		Growing:    []store.Table{tableRecent, tableTimes, tableLive},
+		Growing:    []store.Table{tableRecent, tableJobs, tableLive},
 		Migrations: migrations(),
 	}
 }
@@ -41,37 +41,39 @@ func Schema() store.Schema {
 func migrations() []func(store.Tx) error {
 	return []func(store.Tx) error{
 		func(store.Tx) error { return nil }, // 0 to 1: a new journal
-		dueOnlyIfNeeded,
+		byCreation,
 	}
 }
 
-// dueOnlyIfNeeded goes from version 1, in which each job had a row in due and none
-// was recent, to 2.
-func dueOnlyIfNeeded(tx store.Tx) error {
-	var old [][]byte
+// byCreation goes from version 1, in which records stood by handle, with a row for
+// each in due and in times, to 2.
+func byCreation(tx store.Tx) error {
+	const times store.Table = "times"
+	old := make(map[Handle][]byte)
+	for k, v := range tx.Scan(tableJobs, nil) {
+		old[Handle(k)] = v
+	}
+	var dues [][]byte
 	for k := range tx.Scan(tableDue, nil) {
-		old = append(old, bytes.Clone(k))
+		dues = append(dues, k)
 	}
 	var errs []error
-	for _, k := range old {
+	for _, k := range dues {
 		errs = append(errs, tx.Delete(tableDue, k))
 	}
-	for k, v := range tx.Scan(tableJobs, nil) {
+	for h, text := range old {
 		var j Job
-		if err := json.Unmarshal(v, &j); err != nil {
-			return fmt.Errorf("%w: record of job %s", store.ErrDamaged, k)
+		if err := json.Unmarshal(text, &j); err != nil {
+			return fmt.Errorf("%w: record of job %s", store.ErrDamaged, h)
 		}
+		errs = append(errs, tx.Delete(tableJobs, []byte(h)), tx.Delete(times, rowKey(&j)),
+			tx.Put(tableJobs, rowKey(&j), rowValue(&j, text)))
 		for _, e := range j.entries(true) {
-			if e.table == tableDue || e.table == tableTimes {
-				errs = append(errs, tx.Put(e.table, e.key, e.value))
-			}
+			errs = append(errs, tx.Put(e.table, e.key, e.value))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// isLasting is the value of a lasting job in the index of creation.
-var isLasting = []byte{1}
 
 // Suffixes of a handle in the bodies table, and of a body's name aside.
 const (
@@ -79,19 +81,22 @@ const (
 	suffixResult    = ".result"
 )
 
+// timeLength is the length of a time in a key.
+const timeLength = 8
+
 // timeKey orders by time, then by handle.
 func timeKey(t time.Time, h Handle) []byte {
-	k := make([]byte, 0, 8+handleLength)
+	k := make([]byte, 0, timeLength+handleLength)
 	k = binary.BigEndian.AppendUint64(k, uint64(max(t.UnixNano(), 0)))
 	return append(k, h...)
 }
 
 // splitTimeKey undoes timeKey.
 func splitTimeKey(k []byte) (time.Time, Handle, bool) {
-	if len(k) < 8 {
+	if len(k) < timeLength {
 		return time.Time{}, "", false
 	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64(k))), Handle(k[8:]), true
+	return time.Unix(0, int64(binary.BigEndian.Uint64(k))), Handle(k[timeLength:]), true
 }
 
 // printKey orders by print, then by time, then by handle.
@@ -141,11 +146,7 @@ type entry struct {
 func (j *Job) entries(filed bool) []entry {
 	e := make([]entry, 0, 5)
 	if filed {
-		created := entry{tableTimes, timeKey(j.CreatedAt, j.Handle), []byte{}}
-		if j.lasting() {
-			created.value = isLasting
-		}
-		e = append(e, created)
+		e = append(e, handleEntry(rowKey(j), j.Handle))
 	}
 	if at, ok := j.due(); ok {
 		e = append(e, entry{tableDue, timeKey(at, j.Handle), []byte{}})

@@ -141,7 +141,7 @@ var handleShape = regexp.MustCompile(`job_[a-z2-7]{26}`)
 func shape(table string, k []byte) string {
 	var parts []string
 	switch table {
-	case "times", "due", "live", "recent":
+	case "jobs", "due", "live", "recent":
 		parts, k = []string{"TIME"}, k[8:]
 	case "prints":
 		parts, k = []string{"PRINT", "TIME"}, k[40:]

@@ -243,6 +243,8 @@ func TestJournalOfVersion1(t *testing.T) {
 	opts := Options{Now: func() time.Time { return now }}
 	schema := Schema()
 	schema.Migrations = schema.Migrations[:1]
+	const times store.Table = "times"
+	schema.Tables = append(schema.Tables, times)
 	s, err := boltstore.Open(dir, boltstore.Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
@@ -268,17 +270,23 @@ func TestJournalOfVersion1(t *testing.T) {
 	must(nil, j.Flush(ctx))
 	must(nil, j.update(ctx, func(t *txn) error { t.file(every); return nil }))
 	must(nil, s.Update(ctx, func(tx store.Tx) error {
-		for _, v := range tx.Scan(tableJobs, nil) {
+		var rows []row
+		for k, v := range tx.Scan(tableJobs, nil) {
+			r, _ := readRow(k, v)
+			rows = append(rows, r)
+		}
+		for _, r := range rows {
 			var job Job
-			if err := json.Unmarshal(v, &job); err != nil {
-				return err
-			}
+			must(nil, json.Unmarshal(r.text, &job))
 			due := job.ExpiresAt()
 			if job.Result.Kept {
 				due = job.resultUntil()
 			}
-			must(nil, tx.Put(tableDue, timeKey(due, job.Handle), []byte{}))
-			must(nil, tx.Put(tableTimes, timeKey(job.CreatedAt, job.Handle), []byte{}))
+			must(nil, tx.Put(tableDue, timeKey(due, r.handle), []byte{}))
+			must(nil, tx.Put(times, r.key, []byte{}))
+			must(nil, tx.Put(tableJobs, []byte(r.handle), r.text))
+			must(nil, tx.Delete(tableJobs, r.key))
+			must(nil, tx.Delete(tableHandles, []byte(r.handle)))
 		}
 		return nil
 	}))
@@ -288,6 +296,9 @@ func TestJournalOfVersion1(t *testing.T) {
 	must(j, err)
 	defer func() { must(nil, j.Close(ctx)) }()
 	must(nil, j.Check(ctx))
+	if all, err := j.List(ctx, Filter{}); err != nil || len(all) != 4 {
+		t.Errorf("%d jobs, %v", len(all), err)
+	}
 	for range 80 { // so that the clock is not in doubt
 		now = now.Add(12 * time.Hour)
 		must(j.Prune(ctx))

@@ -43,6 +43,13 @@ type stored struct {
 	rows  []entry
 }
 
+func (s stored) table() store.Table {
+	if s.filed {
+		return tableJobs
+	}
+	return tableRecent
+}
+
 func (t *txn) fail(err error) {
 	if t.err == nil && err != nil {
 		t.err = err
@@ -89,11 +96,7 @@ func (t *txn) save(j *Job) {
 		return
 	}
 	was := t.before[j.Handle]
-	if was.filed {
-		t.put(tableJobs, []byte(j.Handle), v)
-	} else {
-		t.put(tableRecent, recentKey(j), recentValue(j, v))
-	}
+	t.put(was.table(), rowKey(j), rowValue(j, v))
 	old, rows := was.rows, j.entries(was.filed)
 	for _, e := range old {
 		if !slices.ContainsFunc(rows, func(n entry) bool { return n.table == e.table && bytes.Equal(n.key, e.key) }) {
@@ -132,11 +135,7 @@ func (t *txn) remove(j *Job) {
 		t.dropRound(j, round)
 	}
 	t.dropAsks(j.Handle)
-	if was.filed {
-		t.delete(tableJobs, []byte(j.Handle))
-	} else {
-		t.delete(tableRecent, recentKey(j))
-	}
+	t.delete(was.table(), rowKey(j))
 	t.gone = append(t.gone, j.Handle)
 }
 

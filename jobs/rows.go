@@ -7,38 +7,39 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
 )
 
-// The records of jobs that were begun last stand in a table of their own, by
-// creation, and are filed among the others, by handle, many at a time. A turn that
-// a host waits for changes few pages that way: the last of a small table, not one
-// here and there of a large one for each record.
+// Records stand by creation, so that those of one moment share pages: the last
+// ones in a table of their own, the others, which are filed there many at a time,
+// in a table that has an index of handles. A turn that a host waits for changes few
+// pages that way: the last of a small table, not one here and there of a large one
+// and of its index for each record.
 const (
 	recentRoom = 32  // jobs that are begun between two filings, at least
 	maxRecent  = 512 // if more than that cannot be filed yet they are all the same
 )
 
-// Flags of a row of the table.
+// Flags of a row of the tables.
 const (
 	flagLasting = 1 << iota // see Job.lasting
 	flagLive                // see Job.live
 )
 
-// A recentRow is a row of the table. Its key is that of the row which the index of
-// creation has once the record is filed.
-type recentRow struct {
+// A row is one of the tables of records.
+type row struct {
 	key    []byte
 	handle Handle
 	flags  byte
-	text   []byte
+	text   []byte // the record
 }
 
-func recentKey(j *Job) []byte { return timeKey(j.CreatedAt, j.Handle) }
+func rowKey(j *Job) []byte { return timeKey(j.CreatedAt, j.Handle) }
 
-// recentValue is the value of a job's row; text is its record.
-func recentValue(j *Job, text []byte) []byte {
+// rowValue is the value of a job's row; text is its record.
+func rowValue(j *Job, text []byte) []byte {
 	var flags byte
 	if j.lasting() {
 		flags |= flagLasting
@@ -49,27 +50,24 @@ func recentValue(j *Job, text []byte) []byte {
 	return append(append(make([]byte, 0, 1+len(text)), flags), text...)
 }
 
-func readRecent(k, v []byte) (r recentRow, ok bool) {
+func readRow(k, v []byte) (r row, ok bool) {
 	_, h, ok := splitTimeKey(k)
 	if !ok || len(v) == 0 {
-		return recentRow{}, false
+		return row{}, false
 	}
-	return recentRow{key: k, handle: h, flags: v[0], text: v[1:]}, true
+	return row{key: k, handle: h, flags: v[0], text: v[1:]}, true
 }
 
-// times is the row that the index of creation has for the record once it is filed.
-func (r *recentRow) times() entry {
-	e := entry{tableTimes, r.key, []byte{}}
-	if r.flags&flagLasting != 0 {
-		e.value = isLasting
-	}
-	return e
+// created is when the job of a row was created.
+func (r *row) created() time.Time {
+	at, _, _ := splitTimeKey(r.key)
+	return at
 }
 
 // text returns the record of a job, nil if there is none, and whether it is filed.
 func (t *txn) text(h Handle) (text []byte, filed bool) {
 	if key := t.j.records.key(h); key != nil {
-		if r, ok := readRecent(key, t.tx.Get(tableRecent, key)); ok {
+		if r, ok := readRow(key, t.tx.Get(tableRecent, key)); ok {
 			return r.text, false
 		}
 	}
@@ -78,22 +76,27 @@ func (t *txn) text(h Handle) (text []byte, filed bool) {
 
 // recordText is text for whoever does not know when the job was created.
 func recordText(tx store.Tx, h Handle) (text []byte, filed bool) {
-	if text := tx.Get(tableJobs, []byte(h)); text != nil {
-		return text, true
+	if at := tx.Get(tableHandles, []byte(h)); at != nil {
+		key := append(bytes.Clone(at), h...)
+		r, _ := readRow(key, tx.Get(tableJobs, key))
+		return r.text, true
 	}
 	for k, v := range tx.Scan(tableRecent, nil) {
-		if r, ok := readRecent(k, v); ok && r.handle == h {
+		if r, ok := readRow(k, v); ok && r.handle == h {
 			return r.text, false
 		}
 	}
 	return nil, false
 }
 
-// recents lists the rows of the table, the job that was created first first.
-func (t *txn) recents() []recentRow {
-	var rows []recentRow
+// handleEntry is the row that the index of handles has for a filed record.
+func handleEntry(key []byte, h Handle) entry { return entry{tableHandles, []byte(h), key[:timeLength]} }
+
+// recents lists the rows of records that are not filed, by creation.
+func (t *txn) recents() []row {
+	var rows []row
 	for k, v := range t.tx.Scan(tableRecent, nil) {
-		r, ok := readRecent(k, v)
+		r, ok := readRow(k, v)
 		if !ok {
 			t.fail(fmt.Errorf("%w: recent job %q", store.ErrDamaged, k))
 			return nil
@@ -104,14 +107,14 @@ func (t *txn) recents() []recentRow {
 }
 
 // file files the recent records that which says yes to, and counts the rest.
-func (t *txn) file(which func(*recentRow) bool) (left int) {
+func (t *txn) file(which func(*row) bool) (left int) {
 	for _, r := range t.recents() {
 		if !which(&r) {
 			left++
 			continue
 		}
-		e := r.times()
-		t.put(tableJobs, []byte(r.handle), r.text)
+		e := handleEntry(r.key, r.handle)
+		t.put(tableJobs, r.key, t.tx.Get(tableRecent, r.key))
 		t.put(e.table, e.key, e.value)
 		t.delete(tableRecent, r.key)
 		if s, read := t.before[r.handle]; read {
@@ -121,7 +124,7 @@ func (t *txn) file(which func(*recentRow) bool) (left int) {
 	return left
 }
 
-func every(*recentRow) bool { return true }
+func every(*row) bool { return true }
 
 // makeRoom takes a place among the recent records for one more.
 func (t *txn) makeRoom() {
@@ -130,7 +133,7 @@ func (t *txn) makeRoom() {
 		room = binary.BigEndian.Uint64(v)
 	}
 	if room == 0 {
-		left := t.file(func(r *recentRow) bool { return r.flags&flagLive == 0 })
+		left := t.file(func(r *row) bool { return r.flags&flagLive == 0 })
 		if left > maxRecent {
 			left = t.file(every)
 		}
@@ -144,7 +147,7 @@ func (t *txn) newest() iter.Seq[Handle] {
 	return func(yield func(Handle) bool) {
 		fresh := t.recents()
 		slices.Reverse(fresh)
-		for k := range t.tx.ScanBack(tableTimes, nil) {
+		for k := range t.tx.ScanBack(tableJobs, nil) {
 			for len(fresh) > 0 && bytes.Compare(fresh[0].key, k) > 0 {
 				if !yield(fresh[0].handle) {
 					return
@@ -170,7 +173,7 @@ func (t *txn) withPrefix(prefix string) (found []Handle) {
 			found = append(found, r.handle)
 		}
 	}
-	for k := range t.tx.Scan(tableJobs, []byte(prefix)) {
+	for k := range t.tx.Scan(tableHandles, []byte(prefix)) {
 		if found = append(found, Handle(k)); len(found) > 1 {
 			break
 		}
