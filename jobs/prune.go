@@ -129,12 +129,24 @@ func (j *Journal) tidy(ctx context.Context) (bool, error) {
 // named reports whether a job names an owner, or a body beside the tables.
 func named(tx store.Tx, name string) bool {
 	if h, _, body := strings.Cut(name, "."); body {
-		text, _ := recordText(tx, Handle(h))
-		return bytes.Contains(text, []byte(name))
+		return bodyNamed(tx, Handle(h), name)
 	}
 	for _, v := range tx.Scan(tableLive, nil) {
 		if b, ok := decodeBrief(v); ok && (b.owner == name || b.waiter == name) && !b.state.Settled() {
 			return true
+		}
+	}
+	return false
+}
+
+// bodyNamed reports whether the record of a job names a body beside the tables.
+func bodyNamed(tx store.Tx, h Handle, name string) bool {
+	if text := filedText(tx, h); text != nil {
+		return bytes.Contains(text, []byte(name))
+	}
+	for k, v := range tx.Scan(tableRecent, nil) {
+		if r, ok := readRow(k, v); ok && r.handle == h {
+			return bytes.Contains(r.text, []byte(name))
 		}
 	}
 	return false

@@ -66,35 +66,48 @@ func (r *row) created() time.Time {
 
 // text returns the record of a job, nil if there is none, and whether it is filed.
 func (t *txn) text(h Handle) (text []byte, filed bool) {
-	if key := t.j.records.key(h); key != nil {
-		if r, ok := readRow(key, t.tx.Get(tableRecent, key)); ok {
-			return r.text, false
-		}
+	key := t.recent[h]
+	if key == nil {
+		key = t.j.records.key(h)
 	}
-	return recordText(t.tx, h)
+	if text = recentText(t.tx, key); text != nil {
+		return text, false
+	}
+	if text = filedText(t.tx, h); text != nil || t.recent != nil {
+		return text, true
+	}
+	t.recents() // when it was created is not known here
+	return recentText(t.tx, t.recent[h]), false
 }
 
-// recordText is text for whoever does not know when the job was created.
-func recordText(tx store.Tx, h Handle) (text []byte, filed bool) {
-	if at := tx.Get(tableHandles, []byte(h)); at != nil {
-		key := append(bytes.Clone(at), h...)
-		r, _ := readRow(key, tx.Get(tableJobs, key))
-		return r.text, true
+// recentText returns a record that is not filed, nil if there is none.
+func recentText(tx store.Tx, key []byte) []byte {
+	if key == nil {
+		return nil
 	}
-	for k, v := range tx.Scan(tableRecent, nil) {
-		if r, ok := readRow(k, v); ok && r.handle == h {
-			return r.text, false
-		}
+	r, _ := readRow(key, tx.Get(tableRecent, key))
+	return r.text
+}
+
+// filedText returns a record that is filed, nil if there is none.
+func filedText(tx store.Tx, h Handle) []byte {
+	at := tx.Get(tableHandles, []byte(h))
+	if at == nil {
+		return nil
 	}
-	return nil, false
+	key := append(bytes.Clone(at), h...)
+	r, _ := readRow(key, tx.Get(tableJobs, key))
+	return r.text
 }
 
 // handleEntry is the row that the index of handles has for a filed record.
 func handleEntry(key []byte, h Handle) entry { return entry{tableHandles, []byte(h), key[:timeLength]} }
 
-// recents lists the rows of records that are not filed, by creation.
+// recents lists the rows of records that are not filed, by creation, and remembers
+// their keys.
 func (t *txn) recents() []row {
 	var rows []row
+	t.recent = make(map[Handle][]byte)
 	for k, v := range t.tx.Scan(tableRecent, nil) {
 		r, ok := readRow(k, v)
 		if !ok {
@@ -102,6 +115,7 @@ func (t *txn) recents() []row {
 			return nil
 		}
 		rows = append(rows, r)
+		t.recent[r.handle] = r.key
 	}
 	return rows
 }

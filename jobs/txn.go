@@ -32,6 +32,7 @@ type txn struct {
 
 	before  map[Handle]stored // the jobs read, as they are stored
 	touched map[Handle]record // jobs saved
+	recent  map[Handle][]byte // keys of the records that are not filed; nil if not looked at
 	gone    []Handle          // jobs removed
 	forget  []string          // bodies aside to discard after the change
 	alive   map[string]bool   // owners looked at
@@ -96,7 +97,11 @@ func (t *txn) save(j *Job) {
 		return
 	}
 	was := t.before[j.Handle]
-	t.put(was.table(), rowKey(j), rowValue(j, v))
+	key := rowKey(j)
+	t.put(was.table(), key, rowValue(j, v))
+	if t.recent != nil && !was.filed {
+		t.recent[j.Handle] = key
+	}
 	old, rows := was.rows, j.entries(was.filed)
 	for _, e := range old {
 		if !slices.ContainsFunc(rows, func(n entry) bool { return n.table == e.table && bytes.Equal(n.key, e.key) }) {
