@@ -58,7 +58,6 @@ func (p *program) serve(ctx context.Context, flags layer, words []string, noWork
 		return err
 	}
 	defer closeJournal()
-	watching() // before anything is read or written
 	p.remark(&opt)
 	stdin, err := p.hostSide(leaving, &opt, noWorker)
 	if err != nil {
@@ -68,6 +67,7 @@ func (p *program) serve(ctx context.Context, flags layer, words []string, noWork
 	if err != nil {
 		return err
 	}
+	watching() // before the host is read and written to
 	err = leaving.within(overdue, func() error { return b.Run(ctx, stdin, p.stdout) })
 	if err == nil || ctx.Err() != nil {
 		return nil // the host is gone, or somebody asked the process to leave
