@@ -79,10 +79,12 @@ func New(s store.Store, opts Options) *Journal {
 	}
 }
 
-// update makes one change. All notes that wait ride with it. A refusal that fn
-// returns does not undo what fn changed; a failure of the store does.
+// update makes one change. All notes that wait when its turn comes ride with it:
+// none is ever on its way past a change that is decided without it. A refusal that
+// fn returns does not undo what fn changed; a failure of the store does.
 func (j *Journal) update(ctx context.Context, fn func(*txn) error) error {
-	notes, ghosts := j.takeNotes()
+	var notes map[Handle]Note
+	var ghosts map[Handle]bool
 	var t *txn
 	var refused error
 	var running claim
@@ -91,6 +93,9 @@ func (j *Journal) update(ctx context.Context, fn func(*txn) error) error {
 			return errAbandoned
 		}
 		defer running.end()
+		if t == nil { // not run before
+			notes, ghosts = j.takeNotes()
+		}
 		t = j.newTxn(tx)
 		t.readClock(true)
 		t.rewriteMine()

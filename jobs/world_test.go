@@ -17,6 +17,7 @@ func FuzzRepeats(f *testing.F) {
 	f.Add([]byte{0, 5, 8, 1, 16, 4, 0, 8, 24})
 	f.Add([]byte{0, 3, 5, 8, 7, 0})
 	f.Add([]byte{0, 8, 7, 15, 16, 1, 9, 6, 14, 0})
+	f.Add([]byte{0, 135, 1, 8, 143, 4, 0, 135, 7, 0, 151, 12})
 	f.Fuzz(func(t *testing.T, moves []byte) {
 		s, err := memstore.New(jobs.Schema())
 		if err != nil {
@@ -78,6 +79,10 @@ func (c *sentCall) holdsAnyway(w *repeatWorld) bool {
 }
 
 func (w *repeatWorld) step(what, n int) {
+	if what == 7 && n > 15 {
+		w.must(w.procs[n%3].File(context.Background()))
+		return
+	}
 	if what == 7 {
 		w.must(w.procs[n%3].Close(context.Background()))
 		w.start(n % 3)
@@ -106,7 +111,7 @@ func (w *repeatWorld) step(what, n int) {
 	case what == 3 && ours && !c.ended:
 		_, err := j.Finish(ctx, c.handle, jobs.End{State: jobs.OutcomeUnknown, Evidence: "cut"})
 		w.must(err)
-		c.unknown = true
+		c.unknown, c.waited = true, false // who waited is told so
 	case what == 4 && c.ended && w.alive(c.waiter):
 		w.procs[c.waiter.proc].Note(c.handle, jobs.Note{Told: true})
 		w.must(w.procs[c.waiter.proc].Flush(ctx))

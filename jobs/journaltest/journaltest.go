@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,7 @@ var cases = []struct {
 	{"an end that was told stays told", toldEnds},
 	{"wait sees another process", waitOther},
 	{"notes ride", notesRide},
+	{"a repeat right behind the host's leaving is held", repeatRightBehind},
 	{"store modes", storeModes},
 	{"large bodies", largeBodies},
 	{"expiry", expiry},
@@ -934,6 +936,20 @@ func notesRide(h *harness) {
 	}
 	if got = h.find(job.Handle); len(got.Timeline) > 40 || got.Timeline[0].What != "begun" {
 		h.Fatalf("timeline has %d events and begins with %q", len(got.Timeline), got.Timeline[0].What)
+	}
+}
+
+// repeatRightBehind: that nobody waits is written in the background, and counts for
+// a repeat that comes meanwhile.
+func repeatRightBehind(h *harness) {
+	for n := range 200 {
+		c := call(fmt.Sprintf(`{"n":%d}`, n))
+		job := h.sent(h.j, c)
+		h.j.Note(job.Handle, jobs.Note{NobodyWait: "host cancelled"})
+		if n%3 == 0 {
+			runtime.Gosched()
+		}
+		h.held(h.j, c, jobs.StillRun, job.Handle)
 	}
 }
 
