@@ -34,29 +34,41 @@ func (r *records) get(h Handle, text []byte) (Job, bool) {
 	return k.job.clone(), true
 }
 
-// key returns the key that a job has among the recent ones, nil if it is not known.
-func (r *records) key(h Handle) []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k, ok := r.known[h]; ok {
+// rowKey returns the key that a job has among the recent ones, nil if it is not
+// known.
+func (j *Journal) rowKey(h Handle) []byte {
+	j.records.mu.Lock()
+	k, ok := j.records.known[h]
+	j.records.mu.Unlock()
+	if ok {
 		return rowKey(&k.job)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if m, ok := j.mine[h]; ok {
+		return rowKey(&m.job)
 	}
 	return nil
 }
 
 // keep takes what a change wrote; a job that needs nobody any more is not read
-// again so soon.
+// again so soon. Where there is no room, any other gives way: some will never be
+// read here again, as another process went on with them.
 func (r *records) keep(written map[Handle]record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h, k := range written {
-		_, known := r.known[h]
-		switch {
-		case !k.job.live():
-			delete(r.known, h)
-		case known || len(r.known) < maxRecords:
-			r.known[h] = k
+		delete(r.known, h)
+		if !k.job.live() {
+			continue
 		}
+		if len(r.known) >= maxRecords {
+			for other := range r.known {
+				delete(r.known, other)
+				break
+			}
+		}
+		r.known[h] = k
 	}
 }
 

@@ -81,3 +81,33 @@ func TestKnownRecordsAreWhatIsStored(t *testing.T) {
 		t.Errorf("after a change by another process: tool %q, %v", job.Tool, err)
 	}
 }
+
+// TestNewRecordsAreKnown: jobs that stay live do not keep later ones from being
+// known.
+func TestNewRecordsAreKnown(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s, err := memstore.New(Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(s, Options{})
+	defer func() { _ = j.Close(ctx) }()
+	for n := range maxRecords + 10 {
+		b, err := j.Begin(ctx, Call{Account: Account{Server: "crm", Principal: "me"}, Tool: "add", Arguments: []byte(fmt.Sprint(n))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, known := j.records.known[b.Job.Handle]; !known {
+			t.Fatalf("job %d is not known", n)
+		}
+	}
+	if n := len(j.records.known); n != maxRecords {
+		t.Errorf("%d records are known, at most %d may be", n, maxRecords)
+	}
+	for h := range j.mine {
+		if j.rowKey(h) == nil {
+			t.Errorf("when job %s of this process was created is not known", h)
+		}
+	}
+}

@@ -68,7 +68,7 @@ func (r *row) created() time.Time {
 func (t *txn) text(h Handle) (text []byte, filed bool) {
 	key := t.recent[h]
 	if key == nil {
-		key = t.j.records.key(h)
+		key = t.j.rowKey(h)
 	}
 	if text = recentText(t.tx, key); text != nil {
 		return text, false
