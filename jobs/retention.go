@@ -49,8 +49,12 @@ func (j *Job) keepsArguments() bool {
 	return !j.State.Settled()
 }
 
-// lasting reports whether the job changed later than an ordinary one.
-func (j *Job) lasting() bool { return j.UpdatedAt.Sub(j.CreatedAt) >= ordinaryLife }
+// lasting reports whether the job changed later than an ordinary one, or, by a
+// clock that was set back, before it was created: then its creation says nothing.
+func (j *Job) lasting() bool {
+	after := j.UpdatedAt.Sub(j.CreatedAt)
+	return after < 0 || after >= ordinaryLife
+}
 
 // due is the next time at which something of the job is to be wiped or the
 // record to be removed; ok is false if only the latter is left and follows from

@@ -78,6 +78,7 @@ var cases = []struct {
 	{"large bodies", largeBodies},
 	{"expiry", expiry},
 	{"expiry of a job that lasted", lastingExpiry},
+	{"expiry of a job begun by a clock that was wrong", aheadExpiry},
 	{"clock jumps", clockJumps},
 	{"list and find", listAndFind},
 	{"jobs that are filed are found and changed like the others", filed},
@@ -1035,6 +1036,21 @@ func lastingExpiry(h *harness) {
 	h.later(10 * 24 * time.Hour)
 	if p := h.prune(); p.Removed != 1 {
 		h.Fatalf("a month after the second ended: %+v, want 1 removed", p)
+	}
+}
+
+// aheadExpiry: a job that was begun in a future that did not come yet goes a month
+// after its last change as well.
+func aheadExpiry(h *harness) {
+	h.finish(h.j, h.sent(h.j, call(`{"before":1}`)).Handle, unknown) // so that the journal knows a time
+	h.clock.Add(10_000 * time.Hour)
+	job := h.sent(h.j, call(`{}`))
+	h.clock.Add(-10_000 * time.Hour) // it was wrong
+	h.finish(h.j, job.Handle, done(`1`))
+	h.told(h.j, job.Handle)
+	h.later(30*24*time.Hour + 2*time.Hour)
+	if p := h.prune(); p.Removed != 2 {
+		h.Fatalf("after a month: %+v, want 2 removed", p)
 	}
 }
 
