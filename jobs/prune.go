@@ -55,8 +55,8 @@ func (j *Journal) pruneSlice(ctx context.Context, first bool) (p Pruned, more bo
 			t.setMark(markPruned, t.due)
 		}
 		list := t.expired()
-		for _, h := range list {
-			t.pruneOne(h, &p)
+		for _, e := range list {
+			t.pruneOne(e, &p)
 		}
 		more = len(list) == pruneSlice
 		return nil
@@ -64,16 +64,23 @@ func (j *Journal) pruneSlice(ctx context.Context, first bool) (p Pruned, more bo
 	return p, more, err
 }
 
+// An expired job is one that something is due for, and the row that says so.
+type expired struct {
+	handle Handle
+	table  store.Table
+	key    []byte
+}
+
 // expired lists the jobs that something is due for.
-func (t *txn) expired() []Handle {
+func (t *txn) expired() []expired {
 	t.file(func(r *row) bool { return t.due.Sub(r.created()) > ordinaryLife })
-	var list []Handle
+	var list []expired
 	for k := range t.tx.Scan(tableDue, nil) {
 		at, h, ok := splitTimeKey(k)
 		if !ok || at.After(t.due) || len(list) == pruneSlice {
 			break
 		}
-		list = append(list, h)
+		list = append(list, expired{h, tableDue, k})
 	}
 	for k, v := range t.tx.Scan(tableJobs, nil) {
 		r, ok := readRow(k, v)
@@ -81,15 +88,16 @@ func (t *txn) expired() []Handle {
 			break
 		}
 		if r.flags&flagLasting == 0 {
-			list = append(list, r.handle)
+			list = append(list, expired{r.handle, tableJobs, k})
 		}
 	}
 	return list
 }
 
-func (t *txn) pruneOne(h Handle, p *Pruned) {
-	j, ok := t.job(h)
-	if !ok {
+func (t *txn) pruneOne(e expired, p *Pruned) {
+	j, ok := t.job(e.handle)
+	if !ok { // removed just now, or nothing leads to it any more: it must not come again
+		t.delete(e.table, e.key)
 		return
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
 	"github.com/mcpbridge/mcpbridge/jobs/store/memstore"
@@ -109,5 +110,49 @@ func TestNewRecordsAreKnown(t *testing.T) {
 		if j.rowKey(h) == nil {
 			t.Errorf("when job %s of this process was created is not known", h)
 		}
+	}
+}
+
+// TestPruneEndsWithRowsThatLeadNowhere: rows without the index row that leads to
+// them are removed when they are due, and not looked at for ever.
+func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s, err := memstore.New(Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(s, Options{})
+	defer func() { _ = j.Close(context.Background()) }()
+	long := time.Now().Add(-2 * RecordLife)
+	err = s.Update(ctx, func(tx store.Tx) error {
+		for range pruneSlice {
+			job := Job{Handle: NewHandle(), CreatedAt: long, UpdatedAt: long}
+			if err := tx.Put(tableJobs, rowKey(&job), rowValue(&job, []byte("{}"))); err != nil {
+				return err
+			}
+			if err := tx.Put(tableDue, timeKey(long, NewHandle()), []byte{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Prune(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err = s.View(ctx, func(tx store.Tx) error {
+		for _, table := range []store.Table{tableJobs, tableDue} {
+			for k := range tx.Scan(table, nil) {
+				return fmt.Errorf("row %q of %s is left", k, table)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
