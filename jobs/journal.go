@@ -229,7 +229,7 @@ func (t *txn) rewriteMine() {
 		if text, _ := t.text(h); text != nil {
 			continue
 		}
-		job := m.job
+		job := m.job.clone() // this may run again, and others have it
 		job.observe(t.now, "rewritten", "the journal it was in is gone")
 		if m.arguments != nil {
 			t.keepBody(&job, &job.Arguments, suffixArguments, m.arguments, "")
