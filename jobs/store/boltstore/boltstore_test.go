@@ -616,6 +616,39 @@ func TestLockFileRemovedMeanwhile(t *testing.T) {
 	mustPut(t, s, "a", "3")
 }
 
+// TestLockFileRemovedUnderAStuckHolder: a holder that never ends can be got rid of
+// by removing the file that it holds, also while others wait for it.
+func TestLockFileRemovedUnderAStuckHolder(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), func(o *Options) { o.LockLimit = 50 * time.Millisecond })
+	mustPut(t, s, "a", "1")
+	if got := get(t, s, "a"); got != "1" {
+		t.Fatalf("a is %q", got)
+	}
+	look := func() error { return s.View(context.Background(), func(store.Tx) error { return nil }) }
+	for _, waited := range []bool{false, true} {
+		holder := flock.New(s.path(lockName))
+		if err := holder.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		if waited {
+			reasonFor(t, put(s, "b", "2"), store.Locked)
+			reasonFor(t, look(), store.Locked)
+		}
+		if err := os.Remove(s.path(lockName)); err != nil {
+			t.Skipf("a file that is open cannot be removed here: %v", err)
+		}
+		mustPut(t, s, "b", "2")
+		if err := look(); err != nil {
+			t.Error(err)
+		}
+		if err := holder.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustPut(t, s, "c", "3")
+}
+
 func TestNetworkFileSystems(t *testing.T) {
 	t.Parallel()
 	if err := refuseNetwork(filepath.Join(t.TempDir(), "not", "there")); err != nil {

@@ -21,16 +21,18 @@ type turnLock struct {
 	shared bool
 
 	mu      sync.Mutex
-	file    *os.File // nil if not open
-	pending *helper  // waits in the kernel, with file; nil if none does
-	wanted  bool     // acquire is waiting for pending
-	closed  bool     // the helper closes the file
+	file    *os.File    // nil if not open
+	info    os.FileInfo // of file
+	pending *helper     // waits in the kernel, with file; nil if none does
 }
 
 type helper struct {
 	file *os.File
 	err  error
 	done chan struct{}
+
+	wanted bool // acquire is waiting for it
+	left   bool // nobody else has its file any more
 }
 
 // A lateError says that the lock was not free in time.
@@ -71,33 +73,54 @@ func (l *turnLock) acquire(limit time.Duration) (release func(), err error) {
 }
 
 // attempt takes the lock if it is free; nil and no error means that it is not, or
-// that the helper waits for it.
+// that the helper waits for it. A file that was removed under its holder, or under
+// the helper, keeps nobody from the one that is there now.
 func (l *turnLock) attempt() (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pending != nil {
-		return nil, nil
-	}
-	if l.file == nil {
-		f, err := l.open()
-		if err != nil {
-			return nil, err
+	for range maxReplaced {
+		if l.pending == nil {
+			if ok, err := l.try(); ok || err != nil {
+				return l.file, err
+			}
 		}
-		l.file = f
+		if there, err := os.Stat(l.path); err == nil && os.SameFile(l.info, there) {
+			return nil, nil
+		}
+		l.drop()
 	}
-	if ok, err := lockFile(l.file, l.shared, false); !ok || err != nil {
-		return nil, err
+	return nil, fmt.Errorf("lock %q: the file is replaced again and again", l.path)
+}
+
+// try opens the file if it is not open and locks it if that is free; mu is held.
+func (l *turnLock) try() (ok bool, err error) {
+	if l.file == nil {
+		if l.file, l.info, err = l.open(); err != nil {
+			return false, err
+		}
 	}
-	return l.file, nil
+	if ok, err = lockFile(l.file, l.shared, false); err != nil {
+		l.drop()
+	}
+	return ok, err
 }
 
 // open opens the file, which a reader need not be able to write to.
-func (l *turnLock) open() (*os.File, error) {
+func (l *turnLock) open() (*os.File, os.FileInfo, error) {
 	flag := os.O_CREATE | os.O_RDWR
 	if l.shared {
 		flag = os.O_CREATE | os.O_RDONLY
 	}
-	return os.OpenFile(l.path, flag, 0o600)
+	f, err := os.OpenFile(l.path, flag, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
 }
 
 func (l *turnLock) wait(limit time.Duration) (*os.File, error) {
@@ -109,7 +132,7 @@ func (l *turnLock) wait(limit time.Duration) (*os.File, error) {
 		return h.file, h.err
 	case <-t.C:
 	}
-	if l.leave() {
+	if l.leave(h) {
 		return nil, &lateError{holder: readPID(l.path)}
 	}
 	<-h.done // it came at the last moment
@@ -120,23 +143,23 @@ func (l *turnLock) wait(limit time.Duration) (*os.File, error) {
 func (l *turnLock) enlist() *helper {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wanted = true
 	if l.pending == nil {
 		l.pending = &helper{file: l.file, done: make(chan struct{})}
 		go l.help(l.pending)
 	}
+	l.pending.wanted = true
 	return l.pending
 }
 
 // leave says that nobody waits any more; it reports false if the lock has just
 // been handed over.
-func (l *turnLock) leave() bool {
+func (l *turnLock) leave(h *helper) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pending == nil {
+	if l.pending != h {
 		return false
 	}
-	l.wanted = false
+	h.wanted = false
 	return true
 }
 
@@ -144,28 +167,36 @@ func (l *turnLock) help(h *helper) {
 	_, h.err = lockFile(h.file, l.shared, true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.wanted && h.err == nil {
+	defer close(h.done)
+	if h.err == nil && !h.wanted {
 		_ = unlockFile(h.file)
 	}
-	if l.closed {
+	if h.left {
 		_ = h.file.Close()
+		return
 	}
-	l.pending, l.wanted = nil, false
-	close(h.done)
+	l.pending = nil
+	if h.err != nil {
+		l.drop()
+	}
 }
 
-// close gives the file back; the lock is not held. A helper that still waits for
-// it does so itself.
+// close gives the file back; the lock is not held.
 func (l *turnLock) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.drop()
+}
+
+// drop closes the file, or has the helper that waits with it do so; mu is held.
+func (l *turnLock) drop() {
 	switch {
 	case l.pending != nil:
-		l.closed = true
+		l.pending.left, l.pending.wanted = true, false
 	case l.file != nil:
 		_ = l.file.Close()
 	}
-	l.file = nil
+	l.pending, l.file, l.info = nil, nil, nil
 }
 
 // isAt reports whether an open file is the one that a path names.
