@@ -2,10 +2,12 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
@@ -61,16 +63,21 @@ func byCreation(tx store.Tx) error {
 	for _, k := range dues {
 		errs = append(errs, tx.Delete(tableDue, k))
 	}
+	var rows []entry
 	for h, text := range old {
 		var j Job
 		if err := json.Unmarshal(text, &j); err != nil {
 			return fmt.Errorf("%w: record of job %s", store.ErrDamaged, h)
 		}
-		errs = append(errs, tx.Delete(tableJobs, []byte(h)), tx.Delete(times, rowKey(&j)),
-			tx.Put(tableJobs, rowKey(&j), rowValue(&j, text)))
-		for _, e := range j.entries(true) {
-			errs = append(errs, tx.Put(e.table, e.key, e.value))
-		}
+		errs = append(errs, tx.Delete(tableJobs, []byte(h)), tx.Delete(times, rowKey(&j)))
+		rows = append(append(rows, entry{tableJobs, rowKey(&j), rowValue(&j, text)}), j.entries(true)...)
+	}
+	// In order: rows that come one before the other cost a store more the more they are.
+	slices.SortFunc(rows, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.table, b.table), bytes.Compare(a.key, b.key))
+	})
+	for _, e := range rows {
+		errs = append(errs, tx.Put(e.table, e.key, e.value))
 	}
 	return errors.Join(errs...)
 }
