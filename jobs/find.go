@@ -65,10 +65,10 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 		}
 		for h := range handles {
 			job, ok := t.job(h)
-			if !ok {
+			if t.err != nil {
 				return t.err
 			}
-			if f.pass(&job) {
+			if ok && f.pass(&job) { // a row that leads nowhere hides no other
 				list = append(list, job)
 			}
 			if len(list) == f.Limit || ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 func (t *txn) newestLive() iter.Seq[Handle] {
 	return func(yield func(Handle) bool) {
 		for k := range t.tx.ScanBack(tableLive, nil) {
-			if _, h, ok := splitTimeKey(k); !ok || !yield(h) {
+			if _, h, ok := splitTimeKey(k); ok && !yield(h) {
 				return
 			}
 		}

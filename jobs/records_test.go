@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -154,5 +155,41 @@ func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListPassesOverRowsThatLeadNowhere: a damaged row hides no other.
+func TestListPassesOverRowsThatLeadNowhere(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s, err := memstore.New(Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(s, Options{})
+	defer func() { _ = j.Close(ctx) }()
+	var begun []Handle
+	for n := range 3 {
+		b, err := j.Begin(ctx, Call{Account: Account{Server: "crm", Principal: "me"}, Tool: "add", Arguments: []byte(fmt.Sprint(n))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun = append(begun, b.Job.Handle)
+	}
+	if err := j.update(ctx, func(t *txn) error { t.file(every); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Update(ctx, func(tx store.Tx) error {
+		return errors.Join(tx.Delete(tableHandles, []byte(begun[1])),
+			tx.Put(tableJobs, []byte("short"), []byte{0}), tx.Put(tableLive, []byte("short"), []byte{}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []Filter{{}, {Attention: true}} {
+		list, err := j.List(ctx, f)
+		if err != nil || len(list) != 2 || list[0].Handle != begun[2] || list[1].Handle != begun[0] {
+			t.Errorf("%d jobs are listed, %v; want the first and the last", len(list), err)
+		}
 	}
 }

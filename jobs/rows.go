@@ -168,7 +168,7 @@ func (t *txn) newest() iter.Seq[Handle] {
 				}
 				fresh = fresh[1:]
 			}
-			if _, h, ok := splitTimeKey(k); !ok || !yield(h) {
+			if _, h, ok := splitTimeKey(k); ok && !yield(h) {
 				return
 			}
 		}
