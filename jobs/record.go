@@ -175,7 +175,11 @@ func (j *Journal) Await(ctx context.Context, h Handle, requestState []byte) (Job
 		if err := job.move(InputRequired, job.Seen(), t.now); err != nil {
 			return err
 		}
-		job.Round = roundPrint(job.Account, requestState)
+		round := roundPrint(job.Account, requestState)
+		if job.Round != round {
+			t.useRound(job) // one that did not come
+		}
+		job.Round = round
 		t.put(tableRounds, job.Round[:], []byte(h))
 		job.observe(t.now, "input required", "")
 		return nil

@@ -851,6 +851,16 @@ func rounds(h *harness) {
 	h.ok(err)
 	_, err = h.j.NextRound(ctx, call(`{"second":1}`), []byte("state-1"))
 	h.ok(err)
+	// A state that is given out in the place of one that was not used ends that.
+	for _, state := range []string{"state-3", "state-4"} {
+		_, err = h.j.Await(ctx, second.Handle, []byte(state))
+		h.ok(err)
+	}
+	_, err = h.j.NextRound(ctx, call(`{"second":1}`), []byte("state-3"))
+	h.refused(err, jobs.ErrRoundUsed)
+	_, err = h.j.NextRound(ctx, call(`{"second":1}`), []byte("state-4"))
+	h.ok(err)
+	h.ok(h.j.Check(ctx))
 }
 
 func roundEnded(h *harness) {
