@@ -26,9 +26,9 @@ type lifespan struct {
 // outlived notes that a connection is alive after a rest.
 func (l *lifespan) outlived(rest time.Duration) { l.longest = max(l.longest, rest) }
 
-// unknown reports whether nothing was seen yet that says whether the server keeps
-// connections.
-func (l *lifespan) unknown() bool { return l.longest < keptRest && l.noticed.IsZero() }
+// unknown reports whether nothing was seen, or nothing that still counts, that
+// says whether the server keeps connections.
+func (l *lifespan) unknown(now time.Time) bool { return l.longest < keptRest && !l.remembers(now) }
 
 // ended notes that the server closed a connection after a rest.
 func (l *lifespan) ended(rest time.Duration, now time.Time) {

@@ -110,6 +110,27 @@ func TestBusyWritesComeToReuseConnections(t *testing.T) {
 	}
 }
 
+// An early end that counts no more leaves the server as little known as before.
+func TestForgottenEndIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	l := lifespan{most: time.Minute}
+	now := time.Now()
+	for _, c := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"new", func() {}, true},
+		{"ended early", func() { l.ended(keptRest/2, now) }, false},
+		{"forgotten", func() { now = now.Add(lifespanMemory + time.Second) }, true},
+		{"kept", func() { l.outlived(keptRest) }, false},
+	} {
+		if c.do(); l.unknown(now) != c.want {
+			t.Errorf("%s: unknown is %v", c.what, !c.want)
+		}
+	}
+}
+
 // What is learnt of one connection decides for the next.
 func TestEarlyEndIsLearnt(t *testing.T) {
 	t.Parallel()

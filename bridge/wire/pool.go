@@ -101,7 +101,7 @@ func (p *pool) pickIdle(write bool, now time.Time) *conn {
 	for len(p.idle) > 0 {
 		last := len(p.idle) - 1
 		cn := p.idle[last]
-		if write && last == 0 && p.life.unknown() && !cn.dead() {
+		if write && last == 0 && p.life.unknown(now) && !cn.dead() {
 			return nil
 		}
 		p.idle[last] = nil
