@@ -38,16 +38,20 @@ type row struct {
 
 func rowKey(j *Job) []byte { return timeKey(j.CreatedAt, j.Handle) }
 
-// rowValue is the value of a job's row; text is its record.
-func rowValue(j *Job, text []byte) []byte {
-	var flags byte
+// appendRow appends the value of a job's row, which is its flags and its record.
+func (j *Job) appendRow(b []byte) ([]byte, error) { return j.appendRecord(append(b, j.flags())) }
+
+// rowValue is appendRow for a record that is encoded already.
+func rowValue(j *Job, text []byte) []byte { return append([]byte{j.flags()}, text...) }
+
+func (j *Job) flags() (f byte) {
 	if j.lasting() {
-		flags |= flagLasting
+		f |= flagLasting
 	}
 	if j.live() {
-		flags |= flagLive
+		f |= flagLive
 	}
-	return append(append(make([]byte, 0, 1+len(text)), flags), text...)
+	return f
 }
 
 func readRow(k, v []byte) (r row, ok bool) {

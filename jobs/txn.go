@@ -14,8 +14,8 @@ import (
 // store whose tables hold large values gets slow for good once they are freed.
 const maxInline = 64 << 10
 
-// usualRecord is room for the record of an ordinary job.
-const usualRecord = 1200
+// usualRow is room for the row of an ordinary job, in bytes.
+const usualRow = 1200
 
 // A txn is one look at, or change of, the journal. The first failure of the
 // store sticks in err, as in a bufio.Writer; everything after is without
@@ -91,14 +91,14 @@ func (t *txn) find(h Handle) (Job, error) {
 // what the record's state no longer allows to be kept.
 func (t *txn) save(j *Job) {
 	t.wipe(j)
-	v, err := j.appendRecord(make([]byte, 0, usualRecord))
+	v, err := j.appendRow(make([]byte, 0, usualRow))
 	if err != nil {
 		t.fail(fmt.Errorf("encode job %s: %w", j.Handle, err))
 		return
 	}
 	was := t.before[j.Handle]
 	key := rowKey(j)
-	t.put(was.table(), key, rowValue(j, v))
+	t.put(was.table(), key, v)
 	if t.recent != nil && !was.filed {
 		t.recent[j.Handle] = key
 	}
@@ -119,7 +119,7 @@ func (t *txn) save(j *Job) {
 		t.put(tableRounds, j.Round[:], []byte(j.Handle))
 	}
 	t.before[j.Handle] = stored{was.filed, rows}
-	t.touched[j.Handle] = record{v, j.clone()}
+	t.touched[j.Handle] = record{v[1:], j.clone()}
 }
 
 // remove deletes everything of a job.
