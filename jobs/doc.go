@@ -26,9 +26,9 @@
 //
 // A journal is a set of tables in a store (package store); this is version 2.
 // TIME is 8 bytes of nanoseconds since 1970, big endian; PRINT 32 bytes; N 8
-// bytes, big endian; HANDLE is text. Rows of indexes follow from the record
-// alone. BRIEF is the state, whether the handle is out, the length of the
-// owner's name (a byte each), the owner and the waiter.
+// bytes, big endian; HANDLE is text. Rows of indexes follow from the record and
+// from the table that it stands in. BRIEF is the state, whether the handle is out,
+// the length of the owner's name (a byte each), the owner and the waiter.
 //
 //	store                   the store's own
 //	  version               schema version, 4 bytes, big endian

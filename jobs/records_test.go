@@ -13,17 +13,23 @@ import (
 	"github.com/mcpbridge/mcpbridge/jobs/store/memstore"
 )
 
-// TestKnownRecordsAreWhatIsStored changes jobs in many ways; whatever is kept
-// decoded must be what decoding its text gives.
-func TestKnownRecordsAreWhatIsStored(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
+func inMemory(t *testing.T) (*Journal, *memstore.Store) {
+	t.Helper()
 	s, err := memstore.New(Schema())
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := New(s, Options{})
-	defer func() { _ = j.Close(ctx) }()
+	t.Cleanup(func() { _ = j.Close(context.Background()) })
+	return j, s
+}
+
+// TestKnownRecordsAreWhatIsStored changes jobs in many ways; whatever is kept
+// decoded must be what decoding its text gives.
+func TestKnownRecordsAreWhatIsStored(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	j, s := inMemory(t)
 	compared := 0
 	must := func(_ any, err error) {
 		t.Helper()
@@ -89,12 +95,7 @@ func TestKnownRecordsAreWhatIsStored(t *testing.T) {
 func TestNewRecordsAreKnown(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s, err := memstore.New(Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := New(s, Options{})
-	defer func() { _ = j.Close(ctx) }()
+	j, _ := inMemory(t)
 	for n := range maxRecords + 10 {
 		b, err := j.Begin(ctx, Call{Account: Account{Server: "crm", Principal: "me"}, Tool: "add", Arguments: []byte(fmt.Sprint(n))})
 		if err != nil {
@@ -120,14 +121,9 @@ func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	s, err := memstore.New(Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := New(s, Options{})
-	defer func() { _ = j.Close(context.Background()) }()
+	j, s := inMemory(t)
 	long := time.Now().Add(-2 * RecordLife)
-	err = s.Update(ctx, func(tx store.Tx) error {
+	err := s.Update(ctx, func(tx store.Tx) error {
 		for range pruneSlice {
 			job := Job{Handle: NewHandle(), CreatedAt: long, UpdatedAt: long}
 			if err := tx.Put(tableJobs, rowKey(&job), rowValue(&job, []byte("{}"))); err != nil {
@@ -162,12 +158,7 @@ func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
 func TestListPassesOverRowsThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s, err := memstore.New(Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := New(s, Options{})
-	defer func() { _ = j.Close(ctx) }()
+	j, s := inMemory(t)
 	var begun []Handle
 	for n := range 3 {
 		b, err := j.Begin(ctx, Call{Account: Account{Server: "crm", Principal: "me"}, Tool: "add", Arguments: []byte(fmt.Sprint(n))})
@@ -176,10 +167,10 @@ func TestListPassesOverRowsThatLeadNowhere(t *testing.T) {
 		}
 		begun = append(begun, b.Job.Handle)
 	}
-	if err := j.update(ctx, func(t *txn) error { t.file(every); return nil }); err != nil {
+	if err := j.File(ctx); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(ctx, func(tx store.Tx) error {
+	err := s.Update(ctx, func(tx store.Tx) error {
 		return errors.Join(tx.Delete(tableHandles, []byte(begun[1])),
 			tx.Put(tableJobs, []byte("short"), []byte{0}), tx.Put(tableLive, []byte("short"), []byte{}))
 	})

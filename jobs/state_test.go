@@ -268,7 +268,7 @@ func TestJournalOfVersion1(t *testing.T) {
 		change(b.Job.Handle)
 	}
 	must(nil, j.Flush(ctx))
-	must(nil, j.update(ctx, func(t *txn) error { t.file(every); return nil }))
+	must(nil, j.File(ctx))
 	must(nil, s.Update(ctx, func(tx store.Tx) error {
 		var rows []row
 		for k, v := range tx.Scan(tableJobs, nil) {

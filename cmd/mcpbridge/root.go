@@ -24,15 +24,17 @@ func (p *program) execute(ctx context.Context, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
-// commandNames are the words for which there is a command, those of cobra
-// included. A host that starts the bridge says none of them, and need not wait
-// until all commands with their flags are made.
+// commandNames are the words for which there is a command.
 func commandNames() []string {
-	return []string{"classify", "completion", "demo", "help", "jobs", "login", "logout", "upstream", "version", "whoami",
-		cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
+	return []string{"classify", "completion", "demo", "help", "jobs", "login", "logout", "upstream", "version", "whoami"}
 }
 
-func isCommand(word string) bool { return slices.Contains(commandNames(), word) }
+// isCommand reports whether a word may ask for a command, or is what a shell asks
+// cobra with. A host that starts the bridge says none of these, and need not wait
+// until all commands with their flags are made.
+func isCommand(word string) bool {
+	return slices.Contains(commandNames(), word) || word == cobra.ShellCompRequestCmd || word == cobra.ShellCompNoDescRequestCmd
+}
 
 // root is the bridge itself, with all other commands below it.
 func (p *program) root() *cobra.Command {

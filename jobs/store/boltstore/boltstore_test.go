@@ -225,6 +225,27 @@ func TestStuckHolder(t *testing.T) {
 	mustPut(t, s, "d", "4")
 }
 
+// A change that is synced is answered, however long the file takes to close.
+func TestAnsweredWhenSynced(t *testing.T) {
+	t.Parallel()
+	answered := make(chan struct{})
+	s := open(t, t.TempDir(), func(o *Options) {
+		o.At = func(p Point) error {
+			if p == AtClosed {
+				<-answered
+			}
+			return nil
+		}
+	})
+	defer close(answered)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := s.Update(ctx, func(tx store.Tx) error { return tx.Put(table, []byte("a"), []byte("1")) })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
