@@ -134,7 +134,7 @@ func (o *oauth) account() (string, error) {
 // lastSettings is how the server was signed in last as configured; nil if it
 // was not.
 func (o *oauth) lastSettings() (*settings, error) {
-	if u := o.held(o.cfg.Store.stamp("servers", o.name)); u != nil && u.fresh {
+	if u := o.stillHeld(); u != nil && u.fresh {
 		return u.settings, nil
 	}
 	var s settings

@@ -23,7 +23,7 @@ type unwritten struct {
 // preserve adopts a record and stores it. One that cannot be stored counts all
 // the same while this process runs, and is stored as soon as that works.
 func (o *oauth) preserve(s *settings, r *record, fresh bool) {
-	if held := o.held(o.cfg.Store.stamp("servers", o.name)); held != nil && held.fresh {
+	if held := o.stillHeld(); held != nil && held.fresh {
 		fresh = true
 	}
 	err := o.write(s, r, fresh)
@@ -74,6 +74,17 @@ func (o *oauth) held(stamp time.Time) *unwritten {
 	return o.unwritten
 }
 
+// stillHeld looks at the settings file for held, if there is anything to look for.
+func (o *oauth) stillHeld() *unwritten {
+	o.mu.Lock()
+	nothing := o.unwritten == nil
+	o.mu.Unlock()
+	if nothing {
+		return nil
+	}
+	return o.held(o.cfg.Store.stamp("servers", o.name))
+}
+
 // supersedes reports whether u counts rather than the record that the store holds
 // for the settings s; stored is nil if it holds none.
 func (u *unwritten) supersedes(s *settings, stored *record) bool {
@@ -83,13 +94,7 @@ func (u *unwritten) supersedes(s *settings, stored *record) bool {
 // flush stores what the store could not take, unless another process renews at
 // this moment. It returns why that still does not work.
 func (o *oauth) flush(least time.Duration) error {
-	o.mu.Lock()
-	nothing := o.unwritten == nil
-	o.mu.Unlock()
-	if nothing {
-		return nil
-	}
-	u := o.held(o.cfg.Store.stamp("servers", o.name))
+	u := o.stillHeld()
 	if u == nil {
 		return nil
 	}
@@ -114,7 +119,7 @@ func (o *oauth) flush(least time.Duration) error {
 		}
 		defer unlockStored()
 	}
-	if u != o.held(o.cfg.Store.stamp("servers", o.name)) {
+	if u != o.stillHeld() {
 		return nil
 	}
 	var stored record
