@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -17,16 +18,21 @@ import (
 // An ownerFile is a locked file in owners; while the lock is held its name
 // belongs to a living process.
 type ownerFile struct {
-	name string
-	lock *flock.Flock
+	name   string
+	lock   *flock.Flock
+	looked time.Time // when its path last named it
 }
 
+// lookGood is how long a look at an owner's own file is good: of the jobs that begin
+// at the same time one has it looked at.
+const lookGood = 10 * time.Millisecond
+
 // Owner makes, opens and locks this process's file when it is first asked for,
-// and looks each time whether the path still names it.
+// and looks whether the path still names it.
 func (s *Store) Owner(context.Context) (string, error) {
 	s.ownerMu.Lock()
 	defer s.ownerMu.Unlock()
-	if s.owner != nil && samePath(s.owner.lock) {
+	if s.owner.isThere() {
 		return s.owner.name, nil
 	}
 	o, err := s.makeOwner()
@@ -38,6 +44,18 @@ func (s *Store) Owner(context.Context) (string, error) {
 	}
 	s.owner = o
 	return o.name, nil
+}
+
+// isThere reports whether the path of a file still names it.
+func (o *ownerFile) isThere() bool {
+	switch {
+	case o == nil:
+		return false
+	case time.Since(o.looked) < lookGood:
+		return true
+	}
+	o.looked = time.Now()
+	return samePath(o.lock)
 }
 
 func (s *Store) makeOwner() (*ownerFile, error) {
