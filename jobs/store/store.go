@@ -38,6 +38,10 @@ type Tx interface {
 	// SetAside says when contents that could not be read were last put away;
 	// zero if that never happened.
 	SetAside() time.Time
+
+	// Memo is where functions that share a Tx keep what they learnt of it. It is
+	// nil in a new one.
+	Memo() *any
 }
 
 // A Stamp changes whenever something may have been committed.

@@ -144,6 +144,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
+// TestOneFailureSparesTheRestOfTheTurn: nothing of a change that fails is kept, nor
+// in the memo what it put there.
 func TestOneFailureSparesTheRestOfTheTurn(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -157,7 +159,15 @@ func TestOneFailureSparesTheRestOfTheTurn(t *testing.T) {
 	for n := range 20 {
 		wg.Go(func() {
 			err := s.Update(context.Background(), func(tx store.Tx) error {
-				if err := tx.Put(table, fmt.Appendf(nil, "k%d", n), []byte("v")); err != nil {
+				key := fmt.Appendf(nil, "k%d", n)
+				put, _ := (*tx.Memo()).([]string)
+				for _, earlier := range put {
+					if tx.Get(table, []byte(earlier)) == nil {
+						t.Errorf("in change %d the memo has %s, which is not put", n, earlier)
+					}
+				}
+				*tx.Memo() = append(put, string(key))
+				if err := tx.Put(table, key, []byte("v")); err != nil {
 					return err
 				}
 				if n%5 == 0 {

@@ -148,7 +148,7 @@ func (s *Store) view(ctx context.Context, fn func(store.Tx) error) error {
 		return ctx.Err()
 	}
 	if _, err := os.Stat(s.path(fileName)); errors.Is(err, fs.ErrNotExist) {
-		return fn(emptyTx{})
+		return fn(&emptyTx{})
 	}
 	unlock, err := l.acquire(s.limit)
 	var late *lateError
@@ -166,7 +166,7 @@ func (s *Store) view(ctx context.Context, fn func(store.Tx) error) error {
 func (s *Store) read(fn func(store.Tx) error) error {
 	f, err := s.openFile(true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fn(emptyTx{})
+		return fn(&emptyTx{})
 	}
 	if err != nil {
 		return s.viewFailure(err)

@@ -17,6 +17,7 @@ import (
 type tx struct {
 	b       *bolt.Tx
 	growing []store.Table
+	memo    any
 }
 
 // growingFill is how full a page of a growing table gets. The rest is for values
@@ -131,20 +132,23 @@ func (t *tx) version() (uint32, error) {
 	return binary.BigEndian.Uint32(v), nil
 }
 
+func (t *tx) Memo() *any { return &t.memo }
+
 // An emptyTx reads a journal that was never written.
-type emptyTx struct{}
+type emptyTx struct{ memo any }
 
-func (emptyTx) Get(store.Table, []byte) []byte        { return nil }
-func (emptyTx) Put(store.Table, []byte, []byte) error { return errReading }
-func (emptyTx) Delete(store.Table, []byte) error      { return errReading }
-func (emptyTx) Generation() string                    { return "" }
-func (emptyTx) SetAside() time.Time                   { return time.Time{} }
+func (*emptyTx) Get(store.Table, []byte) []byte        { return nil }
+func (*emptyTx) Put(store.Table, []byte, []byte) error { return errReading }
+func (*emptyTx) Delete(store.Table, []byte) error      { return errReading }
+func (*emptyTx) Generation() string                    { return "" }
+func (*emptyTx) SetAside() time.Time                   { return time.Time{} }
+func (t *emptyTx) Memo() *any                          { return &t.memo }
 
-func (emptyTx) Scan(store.Table, []byte) iter.Seq2[[]byte, []byte] {
+func (*emptyTx) Scan(store.Table, []byte) iter.Seq2[[]byte, []byte] {
 	return func(func([]byte, []byte) bool) {}
 }
 
-func (emptyTx) ScanBack(store.Table, []byte) iter.Seq2[[]byte, []byte] {
+func (*emptyTx) ScanBack(store.Table, []byte) iter.Seq2[[]byte, []byte] {
 	return func(func([]byte, []byte) bool) {}
 }
 

@@ -163,7 +163,10 @@ type tx struct {
 	s        *shared
 	writable bool
 	undos    []undo
+	memo     any
 }
+
+func (t *tx) Memo() *any { return &t.memo }
 
 type undo struct {
 	table store.Table
