@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -50,11 +49,6 @@ type Begun struct {
 	SetAside time.Time // a damaged journal was set aside less than 24 h ago
 }
 
-const (
-	maxOthers     = 3
-	maxCandidates = 64 // earlier jobs of a print that are looked at, newest first
-)
-
 func (c *Call) check() error {
 	return errors.Join(checkName("server", c.Server), checkName("principal", c.Principal), checkName("tool", c.Tool))
 }
@@ -75,10 +69,10 @@ func (j *Journal) Begin(ctx context.Context, c Call) (Begun, error) {
 	}
 	var b Begun
 	err = j.update(ctx, func(t *txn) (err error) {
-		b, err = t.begin(p)
+		b, err = t.begin(&p)
 		return err
 	})
-	j.begun(p, &b, err)
+	j.begun(&p, &b, err)
 	return b, err
 }
 
@@ -142,7 +136,7 @@ func (j *Journal) unstage(name string) {
 }
 
 // begun settles in memory what a begin came to.
-func (j *Journal) begun(p prepared, b *Begun, err error) {
+func (j *Journal) begun(p *prepared, b *Begun, err error) {
 	switch {
 	case err == nil && b.Hold == NotHeld:
 		j.hold(b.Job, p.kept())
@@ -160,7 +154,7 @@ func (j *Journal) begun(p prepared, b *Begun, err error) {
 	j.unstage(p.staged)
 }
 
-func (t *txn) begin(p prepared) (Begun, error) {
+func (t *txn) begin(p *prepared) (Begun, error) {
 	b := Begun{SetAside: t.recentlySetAside()}
 	prev, found := t.byKey(p.key)
 	if found {
@@ -172,7 +166,8 @@ func (t *txn) begin(p prepared) (Begun, error) {
 			return t.answerFrom(b, prev, p.owner)
 		}
 	}
-	before, hold := t.guard(p, &b)
+	near := t.neighbours(p)
+	before, hold := t.guard(p, near.candidates, &b)
 	if hold == Contested {
 		b.Hold, b.Job = hold, before
 		return b, nil
@@ -181,8 +176,9 @@ func (t *txn) begin(p prepared) (Begun, error) {
 		b.Hold = hold
 		return t.answerFrom(b, before, p.owner)
 	}
-	b.Others = t.others(p.tool)
-	b.Job = t.insert(p, before)
+	b.Others = near.others
+	t.makeRoom(near.idle, near.live)
+	b.Job = t.insert(p, &before)
 	b.Key = p.sec.keyFor(&b.Job)
 	if b.Key == "" {
 		b.Key = p.Key
@@ -217,19 +213,12 @@ func (t *txn) byKey(key Print) (Job, bool) {
 	return t.job(Handle(h))
 }
 
-// guard looks for an earlier job that holds the call back. Without a hold, the
-// job it returns is the newest whose window is over, or which may have had its
-// effect under a key of ours; its zero value says that there is none.
-func (t *txn) guard(p prepared, b *Begun) (before Job, hold Hold) {
-	print := p.print
-	switch p.Guard {
-	case GuardOff:
-		return Job{}, NotHeld
-	case GuardTool:
-		print = p.tool
-	}
+// guard looks among the candidates for an earlier job that holds the call back.
+// Without a hold, the job it returns is the newest whose window is over, or which
+// may have had its effect under a key of ours; its zero value says that there is none.
+func (t *txn) guard(p *prepared, candidates []Handle, b *Begun) (before Job, hold Hold) {
 	var contested Job
-	for _, h := range t.candidates(print, p.owner) {
+	for _, h := range candidates {
 		j, ok := t.job(h)
 		if !ok {
 			continue
@@ -273,43 +262,6 @@ func until(j *Job, hold Hold, window time.Duration) time.Time {
 	return time.Time{}
 }
 
-// candidates lists the live jobs of a print, newest first, without those for
-// which a host of this very process waits.
-func (t *txn) candidates(p Print, self string) []Handle {
-	var list []Handle
-	for k, v := range t.tx.ScanBack(tablePrints, p[:]) {
-		b, ok := decodeBrief(v)
-		_, h, okKey := splitTimeKey(bytes.TrimPrefix(k, p[:]))
-		if !ok || !okKey {
-			t.fail(fmt.Errorf("%w: index of prints", store.ErrDamaged))
-			return nil
-		}
-		if b.waiter == self && b.owner == self && !b.handleOut {
-			continue
-		}
-		if list = append(list, h); len(list) == maxCandidates {
-			break
-		}
-	}
-	return list
-}
-
-// others lists jobs of the same tool that are open or unknown, newest first.
-func (t *txn) others(tool Print) []Handle {
-	var list []Handle
-	looked := 0
-	for k, v := range t.tx.ScanBack(tablePrints, tool[:]) {
-		b, _ := decodeBrief(v)
-		if _, h, ok := splitTimeKey(bytes.TrimPrefix(k, tool[:])); ok && !b.state.Settled() {
-			list = append(list, h)
-		}
-		if looked++; len(list) == maxOthers || looked == maxCandidates {
-			break
-		}
-	}
-	return list
-}
-
 // answerFrom prepares an earlier job to answer a call. An end that nobody has
 // is handed to this process: if it dies before it has told its host, the end is
 // free again. A job whose owner is gone becomes ours to recover.
@@ -335,7 +287,7 @@ func (t *txn) answerFrom(b Begun, j Job, self string) (Begun, error) {
 
 // insert writes the record of a new job. before is an earlier job of the same
 // call, if the guard found one.
-func (t *txn) insert(p prepared, before Job) Job {
+func (t *txn) insert(p *prepared, before *Job) Job {
 	j := Job{
 		Handle: p.handle, Account: p.Account, Tool: p.Tool, Class: p.Class,
 		Unannotated: p.Unannotated, Destructive: p.Destructive, Guard: p.Guard, Store: p.Store,
@@ -353,14 +305,13 @@ func (t *txn) insert(p prepared, before Job) Job {
 	}
 	t.keyOf(&j, p, before)
 	j.observe(t.now, "begun", "")
-	t.makeRoom()
 	t.save(&j)
 	return j
 }
 
 // keyOf gives a new job its idempotency key. A repeat of a call for which the
 // bridge made the key is sent with the first job's.
-func (t *txn) keyOf(j *Job, p prepared, before Job) {
+func (t *txn) keyOf(j *Job, p *prepared, before *Job) {
 	switch {
 	case p.Key != "":
 		t.put(tableKeys, p.key[:], []byte(j.Handle))

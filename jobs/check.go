@@ -62,34 +62,54 @@ func (c *checker) want(table store.Table, key, value []byte) {
 }
 
 func (c *checker) row(table store.Table, k, v []byte) {
-	r, ok := readRow(k, v)
+	read := readFiled
+	if table == tableRecent {
+		read = readRecent
+	}
+	r, ok := read(k, v)
 	if !ok {
 		c.find("row %q of %s is none", k, table)
 		return
 	}
-	job, ok := c.t.job(r.handle)
+	job, ok := c.t.job(r.handle())
+	s := c.t.before[r.handle()]
+	want := job.filedRow(r.text)
+	if table == tableRecent {
+		want = append(job.appendHead(nil, s.arguments, s.result), r.text...)
+	}
 	switch {
 	case !ok:
-		c.find("job %s of %s is not found", r.handle, table)
-	case c.t.before[r.handle].table() != table:
-		c.find("job %s is filed and not", r.handle)
-	case !bytes.Equal(k, rowKey(&job)) || !bytes.Equal(v, rowValue(&job, r.text)):
-		c.find("row %q of %s is %q, not %q", k, table, v, rowValue(&job, r.text))
+		c.find("job %s of %s is not found", r.handle(), table)
+	case s.table() != table:
+		c.find("job %s is filed and not", r.handle())
+	case !bytes.Equal(k, rowKey(&job)) || !bytes.Equal(v, want):
+		c.find("row %q of %s is %q, not %q", k, table, v, want)
 	default:
-		c.job(&job, table == tableJobs)
+		c.job(&job, s)
 	}
 }
 
-func (c *checker) job(j *Job, filed bool) {
-	for _, e := range j.entries(filed) {
+func (c *checker) job(j *Job, s stored) {
+	for _, e := range s.rows {
+		c.want(e.table, e.key, e.value)
+	}
+	if key := rowKey(j); s.filed && readIndexed(c.t.tx).has(key) {
+		e := handleEntry(key)
 		c.want(e.table, e.key, e.value)
 	}
 	for _, b := range []struct {
 		Body
 		suffix string
 	}{{j.Arguments, suffixArguments}, {j.Result, suffixResult}} {
-		if b.Kept && b.Aside == "" {
-			c.want(tableBodies, []byte(string(j.Handle)+b.suffix), nil)
+		switch in := *s.body(b.suffix); {
+		case b.inRow(s.filed):
+			if int64(len(in)) != b.Size {
+				c.find("job %s has %d bytes of its %d%s in its row", j.Handle, len(in), b.Size, b.suffix)
+			}
+		case len(in) > 0:
+			c.find("job %s has %s in its row", j.Handle, b.suffix)
+		case b.Kept && b.Aside == "":
+			c.want(tableBodies, bodyKey(j.Handle, b.suffix), nil)
 		}
 	}
 	switch {

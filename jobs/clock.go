@@ -8,13 +8,14 @@ import (
 )
 
 // Keys of the marks table; each value is a time in nanoseconds, big endian, but
-// for that of markRoom, which is a number.
+// for that of markIndexed (see indexed).
 var (
 	markClock  = []byte("clock")  // latest time that was certain
 	markAhead  = []byte("ahead")  // first reading of a clock that is far ahead
 	markPruned = []byte("pruned") // last prune
 	markWiped  = []byte("wiped")  // oldest content that was wiped and may still be in free pages
-	markRoom   = []byte("room")   // jobs that may be begun before recent ones are filed
+
+	markIndexed = []byte("indexed")
 )
 
 const (

@@ -24,11 +24,16 @@
 //
 // # Schema
 //
-// A journal is a set of tables in a store (package store); this is version 2.
+// A journal is a set of tables in a store (package store); this is version 3.
 // TIME is 8 bytes of nanoseconds since 1970, big endian; PRINT 32 bytes; N 8
-// bytes, big endian; HANDLE is text. Rows of indexes follow from the record and
-// from the table that it stands in. BRIEF is the state, whether the handle is out,
-// the length of the owner's name (a byte each), the owner and the waiter.
+// bytes, big endian; HANDLE is text. BRIEF is the state, whether the handle is out,
+// the length of the owner's name (a byte each), the owner and the waiter. FLAGS is a
+// byte: 1 lasting, it changed an hour after its creation or later; 2 live, it is
+// open, unknown, or nobody has its end; 4 of a recent job, filing it takes more than
+// moving its record. SIZED is preceded by its length, a varint.
+//
+// A job that was begun last is one row of recent. Filed, its record stands in jobs,
+// and rows in due, live and prints follow from it.
 //
 //	store                   the store's own
 //	  version               schema version, 4 bytes, big endian
@@ -39,13 +44,14 @@
 //	  ahead                 TIME of the first reading of a clock far ahead of it
 //	  pruned                TIME of the last prune
 //	  wiped                 TIME since which wiped content may lie in free pages
-//	  room                  N of jobs that may be begun before recent ones are filed
+//	  indexed               N, about how many filed jobs handles does not have, and TIME
+//	                          HANDLE of the last one that it has: it has all up to that
 //	recent
-//	  TIME HANDLE           jobs begun last, by creation, until they are filed: a byte
-//	                          of flags (1 lasting: it changed an hour after its
-//	                          creation or later; 2 live), and Job as JSON
+//	  TIME HANDLE           by creation: FLAGS, SIZED BRIEF, PRINT of the call, PRINT
+//	                          of the tool, SIZED arguments and SIZED result (empty if
+//	                          they are longer than 1 KiB), Job as JSON
 //	jobs
-//	  TIME HANDLE           the others, the same way
+//	  TIME HANDLE           by creation: FLAGS, Job as JSON
 //	handles
 //	  HANDLE                TIME under which the record stands in jobs
 //	bodies
@@ -54,7 +60,7 @@
 //	due
 //	  TIME HANDLE           jobs whose next expiry does not follow from their creation
 //	live
-//	  TIME HANDLE           BRIEF; jobs open, unknown, or whose end nobody has
+//	  TIME HANDLE           BRIEF; those that are live
 //	prints
 //	  PRINT TIME HANDLE     BRIEF; the same jobs, by call and by tool
 //	keys

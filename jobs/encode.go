@@ -103,7 +103,21 @@ func (e *encoder) name(s string) {
 
 func (e *encoder) text(name, v string) {
 	e.name(name)
+	if plain(v) {
+		e.b = append(append(append(e.b, '"'), v...), '"')
+		return
+	}
 	e.b, _ = jsontext.AppendQuote(e.b, v) // an error only says that it mended UTF-8
+}
+
+// plain reports whether text stands in a JSON string as it is. Nearly all does.
+func plain(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *encoder) someText(name, v string) {

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/jobs/store"
@@ -59,9 +58,9 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 	var list []Job
 	err := j.view(ctx, func(t *txn) error {
 		list = nil
-		handles := t.newest()
+		handles := t.newestIn(tableJobs, every)
 		if f.Attention {
-			handles = t.newestLive()
+			handles = t.newestIn(tableLive, (*row).live)
 		}
 		for h := range handles {
 			job, ok := t.job(h)
@@ -78,18 +77,6 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 		return ctx.Err()
 	})
 	return list, err
-}
-
-// newestLive visits the jobs that may need somebody, the one that was created last
-// first.
-func (t *txn) newestLive() iter.Seq[Handle] {
-	return func(yield func(Handle) bool) {
-		for k := range t.tx.ScanBack(tableLive, nil) {
-			if _, h, ok := splitTimeKey(k); ok && !yield(h) {
-				return
-			}
-		}
-	}
 }
 
 func (f *Filter) pass(j *Job) bool {

@@ -55,7 +55,7 @@ type Journal struct {
 
 // held is what it takes to write a job anew.
 type held struct {
-	job       Job
+	job       *Job   // as it is in the journal; it does not change
 	arguments []byte // nil if they are aside or not kept
 }
 
@@ -70,7 +70,7 @@ func New(s store.Store, opts Options) *Journal {
 	return &Journal{
 		store:   s,
 		opts:    opts,
-		records: records{known: make(map[Handle]record)},
+		records: records{known: make(map[Handle]*record)},
 		notes:   make(map[Handle]Note),
 		mine:    make(map[Handle]held),
 		selves:  make(map[string]bool, 1),
@@ -168,7 +168,7 @@ func (j *Journal) newTxn(tx store.Tx) *txn {
 	return &txn{
 		tx: tx, j: j, gen: tx.Generation(),
 		before:  make(map[Handle]stored, 2),
-		touched: make(map[Handle]record, 2),
+		touched: make(map[Handle]*record, 2),
 		alive:   make(map[string]bool, 2),
 	}
 }
@@ -184,14 +184,14 @@ func (j *Journal) committed(t *txn) {
 	defer j.mu.Unlock()
 	j.gen = t.gen
 	for h, k := range t.touched {
-		job := k.job
-		h0, ours := j.mine[h]
+		m, ours := j.mine[h]
 		switch {
-		case job.State.Settled() || ours && job.Owner != h0.job.Owner:
+		case !ours:
+		case k.job.State.Settled() || k.job.Owner != m.job.Owner:
 			delete(j.mine, h)
-		case ours:
-			h0.job = job
-			j.mine[h] = h0
+		default:
+			m.job = &k.job
+			j.mine[h] = m
 		}
 	}
 	for _, h := range t.gone {
@@ -212,7 +212,7 @@ func (j *Journal) hold(job Job, arguments []byte) {
 	if !job.Arguments.Kept || job.Arguments.Aside != "" {
 		arguments = nil
 	}
-	j.mine[job.Handle] = held{job: job, arguments: arguments}
+	j.mine[job.Handle] = held{job: &job, arguments: arguments}
 }
 
 // rewriteMine writes our open jobs into a journal that was begun anew since we
@@ -226,7 +226,7 @@ func (t *txn) rewriteMine() {
 	}
 	t.j.mu.Unlock()
 	for h, m := range mine {
-		if text, _ := t.text(h); text != nil {
+		if _, _, ok := t.row(h); ok {
 			continue
 		}
 		job := m.job.clone() // this may run again, and others have it
@@ -249,7 +249,7 @@ func (j *Journal) Mine() []Job {
 	defer j.mu.Unlock()
 	list := make([]Job, 0, len(j.mine))
 	for _, m := range j.mine {
-		list = append(list, m.job)
+		list = append(list, *m.job)
 	}
 	return list
 }

@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Lost lists the open jobs of an account whose owner is gone, oldest first, at
@@ -11,12 +13,7 @@ func (j *Journal) Lost(ctx context.Context, a Account, limit int) ([]Job, error)
 	var list []Job
 	err := j.view(ctx, func(t *txn) error {
 		list = nil
-		for k, v := range t.tx.Scan(tableLive, nil) {
-			b, ok := decodeBrief(v)
-			_, h, okKey := splitTimeKey(k)
-			if !ok || !okKey || b.state != Working && b.state != InputRequired || !t.lost(b.owner) {
-				continue
-			}
+		for _, h := range t.openLost() {
 			if job, ok := t.job(h); ok && job.Account == a {
 				list = append(list, job)
 			}
@@ -27,6 +24,30 @@ func (j *Journal) Lost(ctx context.Context, a Account, limit int) ([]Job, error)
 		return nil
 	})
 	return list, err
+}
+
+// openLost lists the open jobs whose owner is gone, oldest first.
+func (t *txn) openLost() []Handle {
+	var keys [][]byte
+	look := func(key []byte, b brief) {
+		if b.valid() && b.open() && t.lost(string(b.owner())) {
+			keys = append(keys, key)
+		}
+	}
+	for r := range t.recents().newest() {
+		look(r.key, r.brief)
+	}
+	for k, v := range t.tx.Scan(tableLive, nil) {
+		look(k, v)
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	var list []Handle
+	for _, k := range keys {
+		if _, h, ok := splitTimeKey(k); ok {
+			list = append(list, h)
+		}
+	}
+	return list
 }
 
 // Claim makes a job ours whose owner is gone, from exactly the owner that the

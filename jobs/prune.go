@@ -73,7 +73,8 @@ type expired struct {
 
 // expired lists the jobs that something is due for.
 func (t *txn) expired() []expired {
-	t.file(func(r *row) bool { return t.due.Sub(r.created()) > ordinaryLife })
+	t.file(func(r *row) bool { return r.flags&flagLasting != 0 || t.due.Sub(r.created()) > ordinaryLife })
+	t.index()
 	var list []expired
 	for k := range t.tx.Scan(tableDue, nil) {
 		at, h, ok := splitTimeKey(k)
@@ -83,12 +84,12 @@ func (t *txn) expired() []expired {
 		list = append(list, expired{h, tableDue, k})
 	}
 	for k, v := range t.tx.Scan(tableJobs, nil) {
-		r, ok := readRow(k, v)
+		r, ok := readFiled(k, v)
 		if !ok || r.created().Add(ordinaryLife+RecordLife).After(t.due) || len(list) == pruneSlice {
 			break
 		}
 		if r.flags&flagLasting == 0 {
-			list = append(list, expired{r.handle, tableJobs, k})
+			list = append(list, expired{r.handle(), tableJobs, k})
 		}
 	}
 	return list
@@ -124,7 +125,7 @@ func (j *Journal) tidy(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rewritten, err := j.store.Tidy(ctx, wiped, named)
+	rewritten, err := j.store.Tidy(ctx, wiped, j.named)
 	if err != nil || !rewritten {
 		return rewritten, err
 	}
@@ -134,30 +135,30 @@ func (j *Journal) tidy(ctx context.Context) (bool, error) {
 	})
 }
 
-// named reports whether a job names an owner, or a body beside the tables.
-func named(tx store.Tx, name string) bool {
+// named reports whether a job names an owner, or a body beside the tables. What
+// cannot be read may.
+func (j *Journal) named(tx store.Tx, name string) bool {
+	t := j.newTxn(tx)
 	if h, _, body := strings.Cut(name, "."); body {
-		return bodyNamed(tx, Handle(h), name)
+		r, _, ok := t.row(Handle(h))
+		return t.err != nil || ok && bytes.Contains(r.text, []byte(name))
 	}
 	for _, v := range tx.Scan(tableLive, nil) {
-		if b, ok := decodeBrief(v); ok && (b.owner == name || b.waiter == name) && !b.state.Settled() {
+		if brief(v).names(name) {
 			return true
 		}
 	}
-	return false
-}
-
-// bodyNamed reports whether the record of a job names a body beside the tables.
-func bodyNamed(tx store.Tx, h Handle, name string) bool {
-	if text := filedText(tx, h); text != nil {
-		return bytes.Contains(text, []byte(name))
-	}
-	for k, v := range tx.Scan(tableRecent, nil) {
-		if r, ok := readRow(k, v); ok && r.handle == h {
-			return bytes.Contains(r.text, []byte(name))
+	for r := range t.recents().newest() {
+		if r.brief.names(name) {
+			return true
 		}
 	}
-	return false
+	return t.err != nil
+}
+
+// names reports whether an owner is one of a job that is not settled.
+func (b brief) names(owner string) bool {
+	return b.valid() && (string(b.owner()) == owner || string(b.waiter()) == owner) && !b.state().Settled()
 }
 
 // Forgotten says what Forget did.
@@ -195,7 +196,7 @@ func (j *Journal) Forget(ctx context.Context, a Account, open bool) (Forgotten, 
 	if a == (Account{}) && total.Kept == 0 {
 		return total, j.store.Erase(ctx)
 	}
-	_, err := j.store.Tidy(ctx, true, named)
+	_, err := j.store.Tidy(ctx, true, j.named)
 	return total, err
 }
 
@@ -203,6 +204,7 @@ func (j *Journal) Forget(ctx context.Context, a Account, open bool) (Forgotten, 
 // over on the way because they are not settled.
 func (t *txn) ofAccount(a Account, open bool) (list []Handle, kept int) {
 	t.file(every)
+	t.index()
 	for k := range t.tx.Scan(tableJobs, nil) {
 		_, h, _ := splitTimeKey(k)
 		job, ok := t.job(h)

@@ -15,9 +15,10 @@ const maxRecords = 256
 // need it not be decoded.
 type records struct {
 	mu    sync.Mutex
-	known map[Handle]record
+	known map[Handle]*record
 }
 
+// A record does not change: what changes a job makes another.
 type record struct {
 	text []byte
 	job  Job
@@ -46,7 +47,7 @@ func (j *Journal) rowKey(h Handle) []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if m, ok := j.mine[h]; ok {
-		return rowKey(&m.job)
+		return rowKey(m.job)
 	}
 	return nil
 }
@@ -54,7 +55,7 @@ func (j *Journal) rowKey(h Handle) []byte {
 // keep takes what a change wrote; a job that needs nobody any more is not read
 // again so soon. Where there is no room, any other gives way: some will never be
 // read here again, as another process went on with them.
-func (r *records) keep(written map[Handle]record) {
+func (r *records) keep(written map[Handle]*record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h, k := range written {

@@ -134,10 +134,10 @@ func (j *Journal) sendAgain(ctx context.Context, h Handle, seen Seen, r Resoluti
 		return err
 	})
 	if err != nil {
-		j.begun(p, &Begun{Hold: Unknown}, err)
+		j.begun(&p, &Begun{Hold: Unknown}, err)
 		return old, Begun{}, err
 	}
-	j.begun(p, &b, nil)
+	j.begun(&p, &b, nil)
 	return old, b, nil
 }
 
@@ -152,16 +152,19 @@ func callOf(j *Job, arguments []byte) Call {
 
 // again begins a settled job's call anew, under the same idempotency key.
 func (t *txn) again(p prepared, old *Job) (Begun, error) {
-	b := Begun{Others: t.others(p.tool)}
+	old.SupersededBy = p.handle
+	t.save(old)
+	near := t.neighbours(&p)
+	t.makeRoom(near.idle, near.live)
+	b := Begun{Others: near.others}
 	if len(old.SealedKey) > 0 {
 		if err := p.sec.open(old.Handle, old.SealedKey, &p.Key); err == nil {
 			p.key = old.KeyPrint
 		}
 	}
-	b.Job = t.insert(p, *old)
-	b.Job.Supersedes, old.SupersededBy = old.Handle, b.Job.Handle
+	b.Job = t.insert(&p, old)
+	b.Job.Supersedes = old.Handle
 	t.save(&b.Job)
-	t.save(old)
 	if b.Key = p.sec.keyFor(&b.Job); b.Key == "" {
 		b.Key = p.Key
 	}
@@ -203,7 +206,7 @@ func (j *Journal) body(ctx context.Context, h Handle, suffix string, of func(*Jo
 		}
 		where, content = of(&job), nil
 		if where.Kept && where.Aside == "" {
-			content = append(content, t.tx.Get(tableBodies, []byte(string(h)+suffix))...)
+			content = append(content, t.getBody(h, &where, suffix)...)
 		}
 		return nil
 	})

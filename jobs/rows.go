@@ -13,36 +13,54 @@ import (
 )
 
 // Records stand by creation, so that those of one moment share pages: the last
-// ones in a table of their own, the others, which are filed there many at a time,
-// in a table that has an index of handles. A turn that a host waits for changes few
-// pages that way: the last of a small table, not one here and there of a large one
-// and of its index for each record.
+// ones in a table of their own, where all there is of a job is one row, the others,
+// which are filed many at a time, in a table that has indexes. A turn that a host
+// waits for changes few pages that way. Who looks for jobs in an index looks through
+// the recent ones too, of which there are few.
 const (
-	recentRoom = 32  // jobs that are begun between two filings, at least
-	maxRecent  = 512 // if more than that cannot be filed yet they are all the same
+	recentRoom = 32  // recent jobs that need nobody any more, before they are filed
+	maxRecent  = 128 // recent jobs that still need somebody, before all are filed
 )
 
 // Flags of a row of the tables.
 const (
 	flagLasting = 1 << iota // see Job.lasting
 	flagLive                // see Job.live
+	flagMore                // of a recent job: filing it takes more than to move its record
 )
+
+// maxInRow is the largest body that stands in the row of a recent job, in bytes.
+const maxInRow = 1 << 10
 
 // A row is one of the tables of records.
 type row struct {
-	key    []byte
-	handle Handle
-	flags  byte
-	text   []byte // the record
+	key   []byte
+	flags byte
+	text  []byte // the record
+
+	// Of a recent job: what the indexes say of a filed one, and its small bodies.
+	brief             brief
+	prints            []byte // of the call and of the tool
+	arguments, result []byte
 }
 
 func rowKey(j *Job) []byte { return timeKey(j.CreatedAt, j.Handle) }
 
-// appendRow appends the value of a job's row, which is its flags and its record.
-func (j *Job) appendRow(b []byte) ([]byte, error) { return j.appendRecord(append(b, j.flags())) }
+// handle names the job of a row.
+func (r *row) handle() Handle { return Handle(r.key[timeLength:]) }
 
-// rowValue is appendRow for a record that is encoded already.
-func rowValue(j *Job, text []byte) []byte { return append([]byte{j.flags()}, text...) }
+// created is when the job of a row was created.
+func (r *row) created() time.Time {
+	at, _, _ := splitTimeKey(r.key)
+	return at
+}
+
+func (r *row) live() bool { return r.flags&flagLive != 0 }
+
+// has reports whether a print is that of the job's call or of its tool.
+func (r *row) has(p *Print) bool {
+	return bytes.Equal(r.prints[:len(p)], p[:]) || bytes.Equal(r.prints[len(p):], p[:])
+}
 
 func (j *Job) flags() (f byte) {
 	if j.lasting() {
@@ -54,120 +72,225 @@ func (j *Job) flags() (f byte) {
 	return f
 }
 
-func readRow(k, v []byte) (r row, ok bool) {
-	_, h, ok := splitTimeKey(k)
-	if !ok || len(v) == 0 {
+// filedRow is the value of the row of a filed job.
+func (j *Job) filedRow(text []byte) []byte { return append([]byte{j.flags()}, text...) }
+
+func readFiled(k, v []byte) (r row, ok bool) {
+	if len(k) <= timeLength || len(v) == 0 {
 		return row{}, false
 	}
-	return row{key: k, handle: h, flags: v[0], text: v[1:]}, true
+	return row{key: k, flags: v[0], text: v[1:]}, true
 }
 
-// created is when the job of a row was created.
-func (r *row) created() time.Time {
-	at, _, _ := splitTimeKey(r.key)
-	return at
+// appendHead begins the value of the row of a recent job; its record comes next.
+func (j *Job) appendHead(b, arguments, result []byte) []byte {
+	f := j.flags()
+	if _, due := j.due(); due || j.live() || j.Arguments.inRow(false) || j.Result.inRow(false) {
+		f |= flagMore
+	}
+	b = appendSized(append(b, f), j.brief())
+	b = append(append(b, j.Fingerprint[:]...), j.ToolPrint[:]...)
+	return appendSized(appendSized(b, arguments), result)
 }
 
-// text returns the record of a job, nil if there is none, and whether it is filed.
-func (t *txn) text(h Handle) (text []byte, filed bool) {
-	key := t.recent[h]
+func appendSized(b, text []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+func readRecent(k, v []byte) (r row, ok bool) {
+	r, ok = readFiled(k, v)
+	if !ok {
+		return row{}, false
+	}
+	rest := r.text
+	if r.brief, rest, ok = cutSized(rest); !ok || !r.brief.valid() || len(rest) < 2*len(Print{}) {
+		return row{}, false
+	}
+	r.prints, rest = rest[:2*len(Print{})], rest[2*len(Print{}):]
+	if r.arguments, rest, ok = cutSized(rest); !ok {
+		return row{}, false
+	}
+	r.result, r.text, ok = cutSized(rest)
+	return r, ok
+}
+
+func cutSized(b []byte) (text, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, false
+	}
+	return b[size : size+int(n)], b[size+int(n):], true
+}
+
+// row returns the row of a job, and whether it is filed; ok is false if there is
+// none.
+func (t *txn) row(h Handle) (r row, filed, ok bool) {
+	if r, filed, ok = rowAt(t.tx, t.j.rowKey(h)); ok {
+		return r, filed, true
+	}
+	for r := range t.recents().newest() {
+		if string(r.key[timeLength:]) == string(h) {
+			return *r, false, true
+		}
+	}
+	return rowAt(t.tx, t.filedKey(h))
+}
+
+// rowAt reads the row with a key.
+func rowAt(tx store.Tx, key []byte) (r row, filed, ok bool) {
 	if key == nil {
-		key = t.j.rowKey(h)
+		return row{}, false, false
 	}
-	if text = recentText(t.tx, key); text != nil {
-		return text, false
+	if r, ok = readRecent(key, tx.Get(tableRecent, key)); ok {
+		return r, false, true
 	}
-	if text = filedText(t.tx, h); text != nil || t.recent != nil {
-		return text, true
-	}
-	t.recents() // when it was created is not known here
-	return recentText(t.tx, t.recent[h]), false
+	r, ok = readFiled(key, tx.Get(tableJobs, key))
+	return r, true, ok
 }
 
-// recentText returns a record that is not filed, nil if there is none.
-func recentText(tx store.Tx, key []byte) []byte {
-	if key == nil {
-		return nil
+// recents are the rows of the jobs that are not filed, by creation. They are read
+// once in a store.Tx, whose functions look through them one after the other.
+type recents struct{ rows []row }
+
+func (t *txn) recents() *recents {
+	memo := t.tx.Memo()
+	if known, ok := (*memo).(*recents); ok {
+		return known
 	}
-	r, _ := readRow(key, tx.Get(tableRecent, key))
-	return r.text
-}
-
-// filedText returns a record that is filed, nil if there is none.
-func filedText(tx store.Tx, h Handle) []byte {
-	at := tx.Get(tableHandles, []byte(h))
-	if at == nil {
-		return nil
-	}
-	key := append(bytes.Clone(at), h...)
-	r, _ := readRow(key, tx.Get(tableJobs, key))
-	return r.text
-}
-
-// handleEntry is the row that the index of handles has for a filed record.
-func handleEntry(key []byte, h Handle) entry { return entry{tableHandles, []byte(h), key[:timeLength]} }
-
-// recents lists the rows of records that are not filed, by creation, and remembers
-// their keys.
-func (t *txn) recents() []row {
-	var rows []row
-	t.recent = make(map[Handle][]byte)
+	list := &recents{}
 	for k, v := range t.tx.Scan(tableRecent, nil) {
-		r, ok := readRow(k, v)
+		r, ok := readRecent(k, v)
 		if !ok {
 			t.fail(fmt.Errorf("%w: recent job %q", store.ErrDamaged, k))
-			return nil
+			return &recents{}
 		}
-		rows = append(rows, r)
-		t.recent[r.handle] = r.key
+		list.rows = append(list.rows, r)
 	}
-	return rows
+	*memo = list
+	return list
 }
 
-// file files the recent records that which says yes to, and counts the rest.
-func (t *txn) file(which func(*row) bool) (left int) {
-	for _, r := range t.recents() {
-		if !which(&r) {
-			left++
-			continue
-		}
-		e := handleEntry(r.key, r.handle)
-		t.put(tableJobs, r.key, t.tx.Get(tableRecent, r.key))
-		t.put(e.table, e.key, e.value)
-		t.delete(tableRecent, r.key)
-		if s, read := t.before[r.handle]; read {
-			t.before[r.handle] = stored{rows: append(s.rows, e), filed: true}
+func (l *recents) find(key []byte) (i int, ok bool) {
+	return slices.BinarySearchFunc(l.rows, key, func(r row, key []byte) int { return bytes.Compare(r.key, key) })
+}
+
+// newest visits the rows, the one that was created last first. They must not be
+// changed meanwhile.
+func (l *recents) newest() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		for i := len(l.rows) - 1; i >= 0; i-- {
+			if !yield(&l.rows[i]) {
+				return
+			}
 		}
 	}
-	return left
+}
+
+// putRecent and deleteRecent change the row of a job that is not filed.
+func (t *txn) putRecent(key, value []byte) {
+	t.put(tableRecent, key, value)
+	list, ok := (*t.tx.Memo()).(*recents)
+	if !ok {
+		return
+	}
+	r, _ := readRecent(key, value)
+	if i, ok := list.find(key); ok {
+		list.rows[i] = r
+	} else {
+		list.rows = slices.Insert(list.rows, i, r)
+	}
+}
+
+func (t *txn) deleteRecent(key []byte) {
+	t.delete(tableRecent, key)
+	if list, ok := (*t.tx.Memo()).(*recents); ok {
+		if i, ok := list.find(key); ok {
+			list.rows = slices.Delete(list.rows, i, i+1)
+		}
+	}
+}
+
+// file files the recent jobs that which says yes to.
+func (t *txn) file(which func(*row) bool) {
+	var rows []row
+	for r := range t.recents().newest() {
+		if which(r) {
+			rows = append(rows, *r)
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	have := readIndexed(t.tx)
+	for _, r := range slices.Backward(rows) {
+		t.fileOne(&r)
+		if have.has(r.key) {
+			e := handleEntry(r.key)
+			t.put(e.table, e.key, e.value)
+		} else {
+			have.behind++
+		}
+	}
+	t.put(tableMarks, markIndexed, have.encode())
+}
+
+func (t *txn) fileOne(r *row) {
+	h := r.handle()
+	var rows []entry
+	if r.flags&flagMore != 0 {
+		j, ok := t.job(h)
+		if !ok {
+			return
+		}
+		rows = j.entries()
+		if j.Arguments.inRow(false) {
+			t.put(tableBodies, bodyKey(h, suffixArguments), r.arguments)
+		}
+		if j.Result.inRow(false) {
+			t.put(tableBodies, bodyKey(h, suffixResult), r.result)
+		}
+	}
+	t.put(tableJobs, r.key, append([]byte{r.flags &^ flagMore}, r.text...))
+	t.deleteRecent(r.key)
+	for _, e := range rows {
+		t.put(e.table, e.key, e.value)
+	}
+	if _, read := t.before[h]; read {
+		t.before[h] = stored{filed: true, rows: rows}
+	}
 }
 
 func every(*row) bool { return true }
 
-// makeRoom takes a place among the recent records for one more.
-func (t *txn) makeRoom() {
-	room := uint64(recentRoom)
-	if v := t.tx.Get(tableMarks, markRoom); len(v) == 8 {
-		room = binary.BigEndian.Uint64(v)
+// makeRoom files recent jobs if there are many. idle and live are how many there are
+// that need nobody any more, and that do.
+func (t *txn) makeRoom(idle, live int) {
+	switch {
+	case live >= maxRecent:
+		t.file(every)
+	case idle >= recentRoom:
+		t.file(func(r *row) bool { return !r.live() })
+	default:
+		return
 	}
-	if room == 0 {
-		left := t.file(func(r *row) bool { return r.flags&flagLive == 0 })
-		if left > maxRecent {
-			left = t.file(every)
-		}
-		room = recentRoom + uint64(left)
+	if readIndexed(t.tx).behind >= maxBehind {
+		t.index()
 	}
-	t.put(tableMarks, markRoom, binary.BigEndian.AppendUint64(nil, room-1))
 }
 
-// newest visits all jobs, the one that was created last first.
-func (t *txn) newest() iter.Seq[Handle] {
+// newestIn visits the filed jobs that a table has by creation, and the recent ones
+// that belong to them, the one that was created last first.
+func (t *txn) newestIn(table store.Table, belongs func(*row) bool) iter.Seq[Handle] {
 	return func(yield func(Handle) bool) {
-		fresh := t.recents()
-		slices.Reverse(fresh)
-		for k := range t.tx.ScanBack(tableJobs, nil) {
-			for len(fresh) > 0 && bytes.Compare(fresh[0].key, k) > 0 {
-				if !yield(fresh[0].handle) {
+		var fresh [][]byte
+		for r := range t.recents().newest() {
+			if belongs(r) {
+				fresh = append(fresh, r.key)
+			}
+		}
+		for k := range t.tx.ScanBack(table, nil) {
+			for len(fresh) > 0 && bytes.Compare(fresh[0], k) > 0 {
+				if _, h, _ := splitTimeKey(fresh[0]); !yield(h) {
 					return
 				}
 				fresh = fresh[1:]
@@ -176,8 +299,8 @@ func (t *txn) newest() iter.Seq[Handle] {
 				return
 			}
 		}
-		for _, r := range fresh {
-			if !yield(r.handle) {
+		for _, k := range fresh {
+			if _, h, _ := splitTimeKey(k); !yield(h) {
 				return
 			}
 		}
@@ -186,9 +309,14 @@ func (t *txn) newest() iter.Seq[Handle] {
 
 // withPrefix lists the handles that begin so, two at most.
 func (t *txn) withPrefix(prefix string) (found []Handle) {
-	for _, r := range t.recents() {
-		if strings.HasPrefix(string(r.handle), prefix) {
-			found = append(found, r.handle)
+	for r := range t.recents().newest() {
+		if h := r.handle(); strings.HasPrefix(string(h), prefix) {
+			found = append(found, h)
+		}
+	}
+	for k := range unindexed(t.tx) {
+		if bytes.HasPrefix(k[timeLength:], []byte(prefix)) {
+			found = append(found, Handle(k[timeLength:]))
 		}
 	}
 	for k := range t.tx.Scan(tableHandles, []byte(prefix)) {

@@ -44,6 +44,7 @@ func migrations() []func(store.Tx) error {
 	return []func(store.Tx) error{
 		func(store.Tx) error { return nil }, // 0 to 1: a new journal
 		byCreation,
+		oneRow,
 	}
 }
 
@@ -70,7 +71,8 @@ func byCreation(tx store.Tx) error {
 			return fmt.Errorf("%w: record of job %s", store.ErrDamaged, h)
 		}
 		errs = append(errs, tx.Delete(tableJobs, []byte(h)), tx.Delete(times, rowKey(&j)))
-		rows = append(append(rows, entry{tableJobs, rowKey(&j), rowValue(&j, text)}), j.entries(true)...)
+		rows = append(rows, entry{tableJobs, rowKey(&j), j.filedRow(text)}, handleEntry(rowKey(&j)))
+		rows = append(rows, j.entries()...)
 	}
 	// In order: rows that come one before the other cost a store more the more they are.
 	slices.SortFunc(rows, func(a, b entry) int {
@@ -80,6 +82,29 @@ func byCreation(tx store.Tx) error {
 		errs = append(errs, tx.Put(e.table, e.key, e.value))
 	}
 	return errors.Join(errs...)
+}
+
+// oneRow goes from version 2, in which recent records had rows in every index but
+// that of handles, which had every filed one, to 3: it files them.
+func oneRow(tx store.Tx) error {
+	var rows []entry
+	for k, v := range tx.Scan(tableRecent, nil) {
+		rows = append(rows, entry{tableJobs, k, v})
+	}
+	var errs []error
+	for _, e := range rows {
+		if len(e.key) <= timeLength {
+			return fmt.Errorf("%w: recent job %q", store.ErrDamaged, e.key)
+		}
+		at := handleEntry(e.key)
+		errs = append(errs, tx.Put(e.table, e.key, e.value), tx.Put(at.table, at.key, at.value),
+			tx.Delete(tableRecent, e.key))
+	}
+	for k := range tx.ScanBack(tableJobs, nil) {
+		errs = append(errs, tx.Put(tableMarks, markIndexed, indexed{upTo: k}.encode()))
+		break
+	}
+	return errors.Join(append(errs, tx.Delete(tableMarks, []byte("room")))...)
 }
 
 // Suffixes of a handle in the bodies table, and of a body's name aside.
@@ -111,55 +136,41 @@ func printKey(p Print, t time.Time, h Handle) []byte {
 	return append(bytes.Clone(p[:]), timeKey(t, h)...)
 }
 
-// A brief is the value of an index entry: enough to pass a job over without
-// reading its record.
-type brief struct {
-	state     State
-	handleOut bool
-	owner     string
-	waiter    string
-}
+// A brief is what an index says of a job: enough to pass it over without reading
+// its record.
+type brief []byte
 
 func (j *Job) brief() brief {
-	return brief{state: j.State, handleOut: j.HandleOut, owner: j.Owner, waiter: j.Waiter}
-}
-
-func (b brief) encode() []byte {
-	v := []byte{byte(b.state), 0, byte(len(b.owner))}
-	if b.handleOut {
-		v[1] = 1
+	b := append(make(brief, 0, 3+len(j.Owner)+len(j.Waiter)), byte(j.State), 0, byte(len(j.Owner)))
+	if j.HandleOut {
+		b[1] = 1
 	}
-	v = append(v, b.owner...)
-	return append(v, b.waiter...)
+	return append(append(b, j.Owner...), j.Waiter...)
 }
 
-func decodeBrief(v []byte) (brief, bool) {
-	if len(v) < 3 || len(v) < 3+int(v[2]) {
-		return brief{}, false
-	}
-	owner, waiter := v[3:3+int(v[2])], v[3+int(v[2]):]
-	return brief{state: State(v[0]), handleOut: v[1] != 0, owner: string(owner), waiter: string(waiter)}, true
-}
+func (b brief) valid() bool     { return len(b) >= 3 && len(b) >= 3+int(b[2]) }
+func (b brief) state() State    { return State(b[0]) }
+func (b brief) open() bool      { return b.state() == Working || b.state() == InputRequired }
+func (b brief) handleOut() bool { return b[1] != 0 }
+func (b brief) owner() []byte   { return b[3 : 3+int(b[2])] }
+func (b brief) waiter() []byte  { return b[3+int(b[2]):] }
 
-// An entry is one row that an index has for a job.
+// An entry is one row of a table.
 type entry struct {
 	table store.Table
 	key   []byte
 	value []byte
 }
 
-// entries lists the rows of all indexes for a job; what they are follows from
-// the record, and from whether it is filed.
-func (j *Job) entries(filed bool) []entry {
-	e := make([]entry, 0, 5)
-	if filed {
-		e = append(e, handleEntry(rowKey(j), j.Handle))
-	}
+// entries lists the rows of all indexes but that of handles for a filed job; what
+// they are follows from the record.
+func (j *Job) entries() []entry {
+	e := make([]entry, 0, 4)
 	if at, ok := j.due(); ok {
 		e = append(e, entry{tableDue, timeKey(at, j.Handle), []byte{}})
 	}
 	if j.live() {
-		b := j.brief().encode()
+		b := j.brief()
 		e = append(e,
 			entry{tableLive, timeKey(j.CreatedAt, j.Handle), b},
 			entry{tablePrints, printKey(j.Fingerprint, j.CreatedAt, j.Handle), b},

@@ -68,11 +68,15 @@ func oneOfEverything(t *testing.T, dir string) {
 	must(j.Await(ctx, waiting.Handle, []byte("state")))
 	asked := begin(3, func(*jobs.Call) {})
 	must(j.Ask(ctx, asked.Handle, jobs.AskCancel, nil))
-	for n := range 50 { // so many that they are filed
+	for n := range 50 {
 		job := begin(10+n, func(*jobs.Call) {})
 		must(j.Finish(ctx, job.Handle, completed(`{}`)))
 		j.Note(job.Handle, jobs.Note{Told: true})
 	}
+	if err := j.File(ctx); err != nil {
+		t.Fatal(err)
+	}
+	must(j.Finish(ctx, begin(4, func(*jobs.Call) {}).Handle, completed(`{}`))) // a recent one
 	must(j.Prune(ctx))
 	if err := j.Close(ctx); err != nil {
 		t.Fatal(err)

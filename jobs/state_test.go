@@ -228,23 +228,62 @@ func TestMigrationsAreCounted(t *testing.T) {
 	tested := map[uint32]bool{
 		1: true, // 0 to 1: every test that makes a journal
 		2: true, // TestJournalOfVersion1
+		3: true, // TestJournalOfVersion2
 	}
 	if v := Schema().Version(); int(v) != len(tested) || !tested[v] {
 		t.Errorf("schema version %d: each migration needs a test, and %d have one", v, len(tested))
 	}
 }
 
-// TestJournalOfVersion1 makes one, in which each job has a row in due, and uses
-// it with this version.
+// TestJournalOfVersion1 makes one, in which records stand by handle and each job has
+// a row in due and in times, and uses it with this version.
 func TestJournalOfVersion1(t *testing.T) {
 	t.Parallel()
+	const times store.Table = "times"
+	journalOfVersion(t, 1, func(tx store.Tx, r row, job *Job) error {
+		h := r.handle()
+		due := job.ExpiresAt()
+		if job.Result.Kept {
+			due = job.resultUntil()
+		}
+		return errors.Join(
+			tx.Put(tableDue, timeKey(due, h), []byte{}),
+			tx.Put(times, r.key, []byte{}),
+			tx.Put(tableJobs, []byte(h), r.text),
+			tx.Delete(tableJobs, r.key),
+			tx.Delete(tableHandles, []byte(h)))
+	}, times)
+}
+
+// TestJournalOfVersion2 makes one, in which recent records have rows in the indexes,
+// and the others all in that of handles.
+func TestJournalOfVersion2(t *testing.T) {
+	t.Parallel()
+	recent := false
+	journalOfVersion(t, 2, func(tx store.Tx, r row, _ *Job) error {
+		recent = !recent
+		if !recent {
+			return nil
+		}
+		return errors.Join(
+			tx.Put(tableRecent, r.key, append([]byte{r.flags}, r.text...)),
+			tx.Delete(tableJobs, r.key),
+			tx.Delete(tableHandles, []byte(r.handle())),
+			tx.Put(tableMarks, []byte("room"), make([]byte, 8)),
+			tx.Delete(tableMarks, markIndexed))
+	})
+}
+
+// journalOfVersion makes a journal of an older version, for which change undoes what
+// came later, of each job, and uses it with this one.
+func journalOfVersion(t *testing.T, version int, change func(store.Tx, row, *Job) error, more ...store.Table) {
+	t.Helper()
 	ctx := context.Background()
 	dir, now := t.TempDir(), time.Now()
 	opts := Options{Now: func() time.Time { return now }}
 	schema := Schema()
-	schema.Migrations = schema.Migrations[:1]
-	const times store.Table = "times"
-	schema.Tables = append(schema.Tables, times)
+	schema.Migrations = schema.Migrations[:version]
+	schema.Tables = append(schema.Tables, more...)
 	s, err := boltstore.Open(dir, boltstore.Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +296,7 @@ func TestJournalOfVersion1(t *testing.T) {
 		}
 	}
 	end := End{State: Completed, Effect: Reported, Evidence: ToolResult, Result: []byte("1"), Kind: ToolAnswer}
-	for n, change := range []func(Handle){
+	for n, live := range []func(Handle){
 		func(h Handle) { must(j.Finish(ctx, h, end)); j.Note(h, Note{Told: true}) },
 		func(h Handle) { must(j.GiveHandle(ctx, h)); must(j.Finish(ctx, h, end)) },
 		func(h Handle) { now = now.Add(2 * time.Hour); must(j.Finish(ctx, h, end)); j.Note(h, Note{Told: true}) },
@@ -265,28 +304,20 @@ func TestJournalOfVersion1(t *testing.T) {
 	} {
 		b, err := j.Begin(ctx, Call{Account: Account{Server: "crm", Principal: "me"}, Tool: "add", Arguments: []byte(strconv.Itoa(n))})
 		must(b, err)
-		change(b.Job.Handle)
+		live(b.Job.Handle)
 	}
 	must(nil, j.Flush(ctx))
 	must(nil, j.File(ctx))
 	must(nil, s.Update(ctx, func(tx store.Tx) error {
 		var rows []row
 		for k, v := range tx.Scan(tableJobs, nil) {
-			r, _ := readRow(k, v)
+			r, _ := readFiled(k, v)
 			rows = append(rows, r)
 		}
 		for _, r := range rows {
 			var job Job
 			must(nil, json.Unmarshal(r.text, &job))
-			due := job.ExpiresAt()
-			if job.Result.Kept {
-				due = job.resultUntil()
-			}
-			must(nil, tx.Put(tableDue, timeKey(due, r.handle), []byte{}))
-			must(nil, tx.Put(times, r.key, []byte{}))
-			must(nil, tx.Put(tableJobs, []byte(r.handle), r.text))
-			must(nil, tx.Delete(tableJobs, r.key))
-			must(nil, tx.Delete(tableHandles, []byte(r.handle)))
+			must(nil, change(tx, r, &job))
 		}
 		return nil
 	}))
@@ -296,8 +327,15 @@ func TestJournalOfVersion1(t *testing.T) {
 	must(j, err)
 	defer func() { must(nil, j.Close(ctx)) }()
 	must(nil, j.Check(ctx))
-	if all, err := j.List(ctx, Filter{}); err != nil || len(all) != 4 {
+	all, err := j.List(ctx, Filter{})
+	if err != nil || len(all) != 4 {
 		t.Errorf("%d jobs, %v", len(all), err)
+	}
+	for _, job := range all {
+		must(j.Find(ctx, job.Handle))
+		if result, _, err := j.Result(ctx, job.Handle); job.Result.Kept && (err != nil || string(result) != "1") {
+			t.Errorf("result %q, %v", result, err)
+		}
 	}
 	for range 80 { // so that the clock is not in doubt
 		now = now.Add(12 * time.Hour)

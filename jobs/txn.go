@@ -15,7 +15,7 @@ import (
 const maxInline = 64 << 10
 
 // usualRow is room for the row of an ordinary job, in bytes.
-const usualRow = 1200
+const usualRow = 1400
 
 // A txn is one look at, or change of, the journal. The first failure of the
 // store sticks in err, as in a bufio.Writer; everything after is without
@@ -30,18 +30,21 @@ type txn struct {
 	gen  string // generation of the store
 	err  error
 
-	before  map[Handle]stored // the jobs read, as they are stored
-	touched map[Handle]record // jobs saved
-	recent  map[Handle][]byte // keys of the records that are not filed; nil if not looked at
-	gone    []Handle          // jobs removed
-	forget  []string          // bodies aside to discard after the change
-	alive   map[string]bool   // owners looked at
+	before  map[Handle]stored  // the jobs read, as they are stored
+	touched map[Handle]*record // jobs saved
+	gone    []Handle           // jobs removed
+	forget  []string           // bodies aside to discard after the change
+	alive   map[string]bool    // owners looked at
+
+	unindexed map[Handle][]byte // keys of filed jobs that the index of handles does not have; nil if not looked at
 }
 
-// stored is where the record of a job is, and the index rows that it has.
+// stored is how a job is stored.
 type stored struct {
 	filed bool
-	rows  []entry
+	rows  []entry // that the indexes have of a filed one
+
+	arguments, result []byte // that stand in the row of a recent one
 }
 
 func (s stored) table() store.Table {
@@ -62,19 +65,23 @@ func (t *txn) delete(table store.Table, key []byte)     { t.fail(t.tx.Delete(tab
 
 // job reads a record; ok is false if there is none.
 func (t *txn) job(h Handle) (j Job, ok bool) {
-	v, filed := t.text(h)
-	if v == nil {
+	r, filed, ok := t.row(h)
+	if !ok {
 		return Job{}, false
 	}
-	if j, ok = t.j.records.get(h, v); !ok {
-		if err := json.Unmarshal(v, &j); err != nil || j.Handle != h {
+	if j, ok = t.j.records.get(h, r.text); !ok {
+		decoded := new(Job)
+		if err := json.Unmarshal(r.text, decoded); err != nil || decoded.Handle != h {
 			t.fail(fmt.Errorf("%w: record of job %s", store.ErrDamaged, h))
 			return Job{}, false
 		}
+		j = *decoded
 	}
-	if t.before != nil {
-		t.before[h] = stored{filed, j.entries(filed)}
+	s := stored{filed: filed, arguments: r.arguments, result: r.result}
+	if filed {
+		s.rows = j.entries()
 	}
+	t.before[h] = s
 	return j, true
 }
 
@@ -91,18 +98,42 @@ func (t *txn) find(h Handle) (Job, error) {
 // what the record's state no longer allows to be kept.
 func (t *txn) save(j *Job) {
 	t.wipe(j)
-	v, err := j.appendRow(make([]byte, 0, usualRow))
+	s := t.before[j.Handle]
+	key, v := rowKey(j), make([]byte, 0, usualRow+len(s.arguments)+len(s.result))
+	if s.filed {
+		v = append(v, j.flags())
+	} else {
+		v = j.appendHead(v, s.arguments, s.result)
+	}
+	head := len(v)
+	v, err := j.appendRecord(v)
 	if err != nil {
 		t.fail(fmt.Errorf("encode job %s: %w", j.Handle, err))
 		return
 	}
-	was := t.before[j.Handle]
-	key := rowKey(j)
-	t.put(was.table(), key, v)
-	if t.recent != nil && !was.filed {
-		t.recent[j.Handle] = key
+	if s.filed {
+		t.put(tableJobs, key, v)
+		s.rows = t.reindex(s.rows, j.entries())
+	} else {
+		t.putRecent(key, v)
 	}
-	old, rows := was.rows, j.entries(was.filed)
+	if !j.Round.IsZero() {
+		t.keepRound(j.Round, j.Handle)
+	}
+	t.before[j.Handle] = s
+	t.touched[j.Handle] = &record{v[head:], j.clone()}
+}
+
+// keepRound sees to it that the round that a job waits for has a row, unless it is
+// that of another job.
+func (t *txn) keepRound(round Print, h Handle) {
+	if t.tx.Get(tableRounds, round[:]) == nil {
+		t.put(tableRounds, round[:], []byte(h))
+	}
+}
+
+// reindex makes rows of indexes what they should be, and returns those.
+func (t *txn) reindex(old, rows []entry) []entry {
 	for _, e := range old {
 		if !slices.ContainsFunc(rows, func(n entry) bool { return n.table == e.table && bytes.Equal(n.key, e.key) }) {
 			t.delete(e.table, e.key)
@@ -115,11 +146,7 @@ func (t *txn) save(j *Job) {
 			t.put(e.table, e.key, e.value)
 		}
 	}
-	if !j.Round.IsZero() && t.tx.Get(tableRounds, j.Round[:]) == nil {
-		t.put(tableRounds, j.Round[:], []byte(j.Handle))
-	}
-	t.before[j.Handle] = stored{was.filed, rows}
-	t.touched[j.Handle] = record{v[1:], j.clone()}
+	return rows
 }
 
 // remove deletes everything of a job.
@@ -129,6 +156,12 @@ func (t *txn) remove(j *Job) {
 	was := t.before[j.Handle]
 	for _, e := range was.rows {
 		t.delete(e.table, e.key)
+	}
+	if was.filed {
+		t.delete(tableJobs, rowKey(j))
+		t.delete(tableHandles, []byte(j.Handle))
+	} else {
+		t.deleteRecent(rowKey(j))
 	}
 	if k := j.KeyPrint; !k.IsZero() && string(t.tx.Get(tableKeys, k[:])) == string(j.Handle) {
 		t.delete(tableKeys, k[:])
@@ -140,7 +173,6 @@ func (t *txn) remove(j *Job) {
 		t.dropRound(j, round)
 	}
 	t.dropAsks(j.Handle)
-	t.delete(was.table(), rowKey(j))
 	t.gone = append(t.gone, j.Handle)
 }
 
@@ -158,22 +190,50 @@ func (t *txn) dropBody(j *Job, b *Body, suffix string) {
 	if !b.Kept {
 		return
 	}
-	if b.Aside != "" {
+	if s := t.before[j.Handle]; b.inRow(s.filed) {
+		*s.body(suffix) = nil
+		t.before[j.Handle] = s
+	} else if b.Aside != "" {
 		t.forget = append(t.forget, b.Aside)
 	} else {
-		t.delete(tableBodies, []byte(string(j.Handle)+suffix))
+		t.delete(tableBodies, bodyKey(j.Handle, suffix))
 	}
 	b.Kept, b.Aside = false, ""
 	t.markWiped()
 }
 
-// keepBody stores a body in a table, or names the one that was staged.
+// keepBody stores a body, or names the one that was staged.
 func (t *txn) keepBody(j *Job, b *Body, suffix string, content []byte, staged string) {
 	*b = Body{Size: int64(len(content)), Kept: true, Aside: staged}
-	if staged == "" {
-		t.put(tableBodies, []byte(string(j.Handle)+suffix), content)
+	if s := t.before[j.Handle]; b.inRow(s.filed) {
+		*s.body(suffix) = content
+		t.before[j.Handle] = s
+	} else if b.Aside == "" {
+		t.put(tableBodies, bodyKey(j.Handle, suffix), content)
 	}
 }
+
+// getBody reads a body, of a job that was read, that is not beside the tables.
+func (t *txn) getBody(h Handle, b *Body, suffix string) []byte {
+	if s := t.before[h]; b.inRow(s.filed) {
+		return *s.body(suffix)
+	}
+	return t.tx.Get(tableBodies, bodyKey(h, suffix))
+}
+
+// inRow reports whether a body stands in the row of its job.
+func (b *Body) inRow(filed bool) bool {
+	return !filed && b.Kept && b.Aside == "" && b.Size <= maxInRow
+}
+
+func (s *stored) body(suffix string) *[]byte {
+	if suffix == suffixResult {
+		return &s.result
+	}
+	return &s.arguments
+}
+
+func bodyKey(h Handle, suffix string) []byte { return []byte(string(h) + suffix) }
 
 // lost reports whether an owner is gone; the answer holds for the whole txn.
 func (t *txn) lost(owner string) bool {
