@@ -78,14 +78,20 @@ func (t *txn) expired() []expired {
 	var list []expired
 	for k := range t.tx.Scan(tableDue, nil) {
 		at, h, ok := splitTimeKey(k)
-		if !ok || at.After(t.due) || len(list) == pruneSlice {
+		if !ok {
+			continue // a damaged row hides no other
+		}
+		if at.After(t.due) || len(list) == pruneSlice {
 			break
 		}
 		list = append(list, expired{h, tableDue, k})
 	}
 	for k, v := range t.tx.Scan(tableJobs, nil) {
 		r, ok := readFiled(k, v)
-		if !ok || r.created().Add(ordinaryLife+RecordLife).After(t.due) || len(list) == pruneSlice {
+		if !ok {
+			continue
+		}
+		if r.created().Add(ordinaryLife+RecordLife).After(t.due) || len(list) == pruneSlice {
 			break
 		}
 		if r.flags&flagLasting == 0 {

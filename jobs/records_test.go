@@ -116,7 +116,8 @@ func TestNewRecordsAreKnown(t *testing.T) {
 }
 
 // TestPruneEndsWithRowsThatLeadNowhere: rows without the index row that leads to
-// them are removed when they are due, and not looked at for ever.
+// them are removed when they are due, and not looked at for ever; one that is none
+// hides no other.
 func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -133,7 +134,8 @@ func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
 				return err
 			}
 		}
-		return tx.Put(tableMarks, markIndexed, indexed{upTo: timeKey(time.Now(), "")}.encode())
+		return errors.Join(tx.Put(tableJobs, []byte{0}, []byte{0}), tx.Put(tableDue, []byte{0}, []byte{}),
+			tx.Put(tableMarks, markIndexed, indexed{upTo: timeKey(time.Now(), "")}.encode()))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +146,9 @@ func TestPruneEndsWithRowsThatLeadNowhere(t *testing.T) {
 	err = s.View(ctx, func(tx store.Tx) error {
 		for _, table := range []store.Table{tableJobs, tableDue} {
 			for k := range tx.Scan(table, nil) {
-				return fmt.Errorf("row %q of %s is left", k, table)
+				if len(k) > 1 {
+					return fmt.Errorf("row %q of %s is left", k, table)
+				}
 			}
 		}
 		return nil
