@@ -221,17 +221,17 @@ func (k *keeper) answerFrom(x *exchange, b jobs.Begun) (bool, ruling) {
 	switch b.Hold {
 	case jobs.KeptEnd, jobs.KeyedEnd:
 		return k.answerEnd(x, &job, true), ruledTold
-	case jobs.Joined:
+	case jobs.Joined, jobs.UsedRound:
 		job = k.waitUntil(x, job, x.bridge.answerWithin(x.host.clientName(), x.toolName)-time.Since(x.began))
-		if job.State.Settled() {
-			return k.answerEnd(x, &job, true), ruledTold
-		}
 	}
 	job = k.lookAfter(x.ctx, job)
-	if job.State.Settled() {
+	switch {
+	case frees(b, &job):
+		return false, ruledFree
+	case job.State.Settled():
 		return k.answerEnd(x, &job, true), ruledTold
 	}
-	if !b.OtherArguments && b.Hold != jobs.Joined { // else x is another call, or a round that came twice
+	if !b.OtherArguments && b.Hold != jobs.Joined && b.Hold != jobs.UsedRound { // else x is another call, or waits for this one
 		switch rule := k.personRules(x, &job); {
 		case rule != noWord:
 			return false, rule
@@ -240,10 +240,21 @@ func (k *keeper) answerFrom(x *exchange, b jobs.Begun) (bool, ruling) {
 		}
 	}
 	// The same question again, for a call that a question holds open.
-	if !k.askForJob(x, &job) {
-		k.answerOpen(x, &job, k.waysOut(&job, b))
+	if k.askForJob(x, &job) {
+		return false, ruledTold
 	}
+	given, err := k.handOut(job)
+	if frees(b, &given) {
+		return false, ruledFree
+	}
+	k.answerHandle(x, &given, err, k.waysOut(&given, b))
 	return false, ruledTold
+}
+
+// frees reports whether the job that held a call back has come to an end that does
+// not: nothing was executed. A round that came before is not made again.
+func frees(b jobs.Begun, job *jobs.Job) bool {
+	return job.State == jobs.Failed && job.Effect == jobs.None && b.Hold != jobs.UsedRound
 }
 
 // waysOut says how a call that is held back can be sent after all.
@@ -295,15 +306,20 @@ func (k *keeper) answerEnd(x *exchange, job *jobs.Job, deduplicated bool) bool {
 // has not ended.
 func (k *keeper) answerOpen(x *exchange, job *jobs.Job, more string) {
 	given, err := k.handOut(*job)
+	k.answerHandle(x, &given, err, more)
+}
+
+// answerHandle is answerOpen after the handle was handed out, or could not be.
+func (k *keeper) answerHandle(x *exchange, job *jobs.Job, err error, more string) {
 	if !x.close() {
 		return
 	}
 	if err != nil {
-		x.write(x.withoutHandle(&given, err))
+		x.write(x.withoutHandle(job, err))
 	} else {
-		x.write(x.handleAnswer(&given, true, more))
+		x.write(x.handleAnswer(job, true, more))
 	}
-	x.recordHeld(&given, true)
+	x.recordHeld(job, true)
 }
 
 // withoutHandle answers a call that is held back by a job whose handle cannot be

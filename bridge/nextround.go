@@ -112,7 +112,7 @@ func (k *keeper) nextRound(x *exchange) (jobs.Begun, error) {
 	}
 	job, err := k.journal.NextRound(x.ctx, k.call(x), []byte(state))
 	if errors.Is(err, jobs.ErrRoundUsed) {
-		return jobs.Begun{Hold: jobs.Joined, Job: job}, err
+		return jobs.Begun{Hold: jobs.UsedRound, Job: job}, err
 	}
 	if err != nil {
 		return jobs.Begun{}, err

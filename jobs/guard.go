@@ -21,10 +21,12 @@ const (
 	Joined         // it runs under the same idempotency key: wait for it
 	KeyedEnd       // it ended under the same idempotency key: answer that
 	Contested      // another process waits for it: ask again soon, its host may be gone
+	UsedRound      // this round of it came before: answer what comes of it (see NextRound)
 )
 
 var holdNames = [...]string{NotHeld: "not_held", StillRun: "still_running", Unknown: "outcome_unknown",
-	KeptEnd: "kept_end", Joined: "joined", KeyedEnd: "keyed_end", Contested: "contested"}
+	KeptEnd: "kept_end", Joined: "joined", KeyedEnd: "keyed_end", Contested: "contested",
+	UsedRound: "used_round"}
 
 func (h Hold) String() string { return name(holdNames[:], h) }
 

@@ -172,10 +172,27 @@ func TestStatusFirst(t *testing.T) {
 			t.Errorf("settled: %s", b.raw)
 		}
 	})
+	early := strings.Replace(exportStatus, `absent = ["not_found"]`, `absent = ["not_found"], settle_after = "1ms"`, 1)
+	t.Run("absent frees a repeat", func(t *testing.T) {
+		t.Parallel()
+		w := newCalls(t)
+		config := w.config(early)
+		l := w.alone(config)
+		if err := w.up.SetFault("stall:before-effect@start_exportx1"); err != nil {
+			t.Fatal(err)
+		}
+		l.send("start_export", `{"ms":1}`)
+		w.ledger(func(v *bridgetest.View) bool { return v.Deliveries("start_export") == 1 })
+		kill(t, l.host.PID())
+		w.alone(config).call("start_export", `{"ms":1}`).must(t, result)
+		if d, e := w.up.Ledger().Deliveries("start_export"), w.up.Ledger().Effects("start_export"); d != 2 || e != 1 {
+			t.Errorf("the server got %d requests and acted %d times, want 2 and 1", d, e)
+		}
+	})
 	t.Run("absent counts later", func(t *testing.T) {
 		t.Parallel()
 		w := newCalls(t)
-		l := w.alone(w.config(strings.Replace(exportStatus, `absent = ["not_found"]`, `absent = ["not_found"], settle_after = "1ms"`, 1)))
+		l := w.alone(w.config(early))
 		if err := w.up.SetFault("cut-phase:before-effect@start_exportx1"); err != nil {
 			t.Fatal(err)
 		}
