@@ -216,10 +216,10 @@ func (t *txn) byKey(key Print) (Job, bool) {
 // guard looks among the candidates for an earlier job that holds the call back.
 // Without a hold, the job it returns is the newest whose window is over, or which
 // may have had its effect under a key of ours; its zero value says that there is none.
-func (t *txn) guard(p *prepared, candidates []Handle, b *Begun) (before Job, hold Hold) {
+func (t *txn) guard(p *prepared, candidates [][]byte, b *Begun) (before Job, hold Hold) {
 	var contested Job
-	for _, h := range candidates {
-		j, ok := t.job(h)
+	for _, key := range candidates {
+		j, ok := t.jobAt(key)
 		if !ok {
 			continue
 		}

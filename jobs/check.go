@@ -93,7 +93,7 @@ func (c *checker) job(j *Job, s stored) {
 	for _, e := range s.rows {
 		c.want(e.table, e.key, e.value)
 	}
-	if key := rowKey(j); s.filed && readIndexed(c.t.tx).has(key) {
+	if key := rowKey(j); s.filed && isIndexed(c.t.tx, key) {
 		e := handleEntry(key)
 		c.want(e.table, e.key, e.value)
 	}

@@ -28,7 +28,8 @@ type childTask struct {
 	Nth   int             // at the nth time,
 	Spoil bool            // after having damaged the journal
 
-	Jobs   int // hammer: jobs to run
+	Jobs   int // hammer: jobs to run,
+	After  int // whose numbers come after this one
 	Polite bool
 
 	Announce bool // print each handle that was told

@@ -8,14 +8,14 @@ import (
 )
 
 // Keys of the marks table; each value is a time in nanoseconds, big endian, but
-// for that of markIndexed (see indexed).
+// for that of markIndexed, which is the key of a job.
 var (
 	markClock  = []byte("clock")  // latest time that was certain
 	markAhead  = []byte("ahead")  // first reading of a clock that is far ahead
 	markPruned = []byte("pruned") // last prune
 	markWiped  = []byte("wiped")  // oldest content that was wiped and may still be in free pages
 
-	markIndexed = []byte("indexed")
+	markIndexed = []byte("indexed") // the last job that the index of handles has
 )
 
 const (

@@ -32,8 +32,8 @@
 // open, unknown, or nobody has its end; 4 of a recent job, filing it takes more than
 // moving its record. SIZED is preceded by its length, a varint.
 //
-// A job that was begun last is one row of recent. Filed, its record stands in jobs,
-// and rows in due, live and prints follow from it.
+// A job that was begun last stands in recent. Filed, its record stands in jobs, and
+// rows in due, live and prints follow from it.
 //
 //	store                   the store's own
 //	  version               schema version, 4 bytes, big endian
@@ -44,8 +44,7 @@
 //	  ahead                 TIME of the first reading of a clock far ahead of it
 //	  pruned                TIME of the last prune
 //	  wiped                 TIME since which wiped content may lie in free pages
-//	  indexed               N, about how many filed jobs handles does not have, and TIME
-//	                          HANDLE of the last one that it has: it has all up to that
+//	  indexed               TIME HANDLE up to which handles has all filed jobs
 //	recent
 //	  TIME HANDLE           by creation: FLAGS, SIZED BRIEF, PRINT of the call, PRINT
 //	                          of the tool, SIZED arguments and SIZED result (empty if

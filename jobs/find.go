@@ -58,12 +58,12 @@ func (j *Journal) List(ctx context.Context, f Filter) ([]Job, error) {
 	var list []Job
 	err := j.view(ctx, func(t *txn) error {
 		list = nil
-		handles := t.newestIn(tableJobs, every)
+		keys := t.newestIn(tableJobs, every)
 		if f.Attention {
-			handles = t.newestIn(tableLive, (*row).live)
+			keys = t.newestIn(tableLive, (*row).live)
 		}
-		for h := range handles {
-			job, ok := t.job(h)
+		for k := range keys {
+			job, ok := t.jobAt(k)
 			if t.err != nil {
 				return t.err
 			}

@@ -38,7 +38,7 @@ func hammerChild(task childTask) {
 		running.Go(func() {
 			for n := next.Add(1); n <= int64(task.Jobs); n = next.Add(1) {
 				at := time.Now()
-				b, err := j.Begin(ctx, numbered(int(n), 100))
+				b, err := j.Begin(ctx, numbered(task.After+int(n), 100))
 				check(err)
 				begun := time.Since(at)
 				if b.Hold != jobs.NotHeld {
@@ -120,7 +120,8 @@ func TestHammer(t *testing.T) {
 }
 
 // TestKilledInTheMiddle kills two busy processes at whatever they are doing.
-// What they sent has a record; what they told is settled.
+// What they sent has a record; what they told is settled. No call of one repeats a
+// call of the other: the one that lives longer would take that over.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, after := range []int{1, 37, 150} {
@@ -131,7 +132,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 				Jobs: 1 << 20, Announce: true}
 			lines := make(chan string)
 			var readers sync.WaitGroup
-			for range 2 {
+			for n := range 2 {
+				task.After = n * task.Jobs
 				cmd := childCommand(t, task)
 				out, err := cmd.StdoutPipe()
 				if err == nil {

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	maxCandidates = 64 // earlier jobs of a print that are looked at
+	maxCandidates = 64 // jobs that may hold a call back, of those that could
 	maxOthers     = 3
-	maxLooked     = 64 // filed jobs of a tool that are looked at for others
+	maxLooked     = 64 // filed jobs of a tool among which others are looked for
 )
 
 // Neighbours are the other jobs that the begin of a call has to know of.
 type neighbours struct {
-	candidates []Handle // live jobs that may hold the call back, newest first
+	candidates [][]byte // keys of live jobs that may hold the call back, newest first
 	others     []Handle // jobs of the same tool that are open or unknown, newest first
 	idle, live int      // recent jobs that need nobody any more, and that do
 }
 
-// neighbours looks around for a call. No candidates are jobs for which a host of
-// this very process waits.
+// neighbours looks around for a call. Jobs for which a host of this very process
+// waits are no candidates.
 func (t *txn) neighbours(p *prepared) (n neighbours) {
 	print := p.guarded()
 	candidates := shortlist{limit: maxCandidates, wanted: func(b brief) bool { return !b.waitedBy(p.owner) }}
@@ -43,7 +43,9 @@ func (t *txn) neighbours(p *prepared) (n neighbours) {
 	if print != nil {
 		n.candidates = t.withFiled(&candidates, print, 0)
 	}
-	n.others = t.withFiled(&others, &p.tool, maxLooked)
+	for _, k := range t.withFiled(&others, &p.tool, maxLooked) {
+		n.others = append(n.others, Handle(k[timeLength:]))
+	}
 	return n
 }
 
@@ -78,9 +80,9 @@ func (l *shortlist) offer(key []byte, b brief) {
 	}
 }
 
-// withFiled names the jobs of a shortlist of recent ones together with filed ones
+// withFiled lists the keys of a shortlist of recent jobs together with filed ones
 // that have the print, newest first. It looks at so many at most, if that is not 0.
-func (t *txn) withFiled(recent *shortlist, p *Print, limit int) []Handle {
+func (t *txn) withFiled(recent *shortlist, p *Print, limit int) [][]byte {
 	filed := shortlist{limit: recent.limit, wanted: recent.wanted}
 	looked := 0
 	for k, v := range t.tx.ScanBack(tablePrints, p[:]) {
@@ -98,9 +100,5 @@ func (t *txn) withFiled(recent *shortlist, p *Print, limit int) []Handle {
 	if len(filed.keys) > 0 {
 		slices.SortFunc(keys, func(a, b []byte) int { return bytes.Compare(b, a) })
 	}
-	var list []Handle
-	for _, k := range keys[:min(len(keys), recent.limit)] {
-		list = append(list, Handle(k[timeLength:]))
-	}
-	return list
+	return keys[:min(len(keys), recent.limit)]
 }

@@ -13,8 +13,8 @@ func (j *Journal) Lost(ctx context.Context, a Account, limit int) ([]Job, error)
 	var list []Job
 	err := j.view(ctx, func(t *txn) error {
 		list = nil
-		for _, h := range t.openLost() {
-			if job, ok := t.job(h); ok && job.Account == a {
+		for _, k := range t.openLost() {
+			if job, ok := t.jobAt(k); ok && job.Account == a {
 				list = append(list, job)
 			}
 			if len(list) == limit {
@@ -26,9 +26,8 @@ func (j *Journal) Lost(ctx context.Context, a Account, limit int) ([]Job, error)
 	return list, err
 }
 
-// openLost lists the open jobs whose owner is gone, oldest first.
-func (t *txn) openLost() []Handle {
-	var keys [][]byte
+// openLost lists the keys of the open jobs whose owner is gone, oldest first.
+func (t *txn) openLost() (keys [][]byte) {
 	look := func(key []byte, b brief) {
 		if b.valid() && b.open() && t.lost(string(b.owner())) {
 			keys = append(keys, key)
@@ -41,13 +40,7 @@ func (t *txn) openLost() []Handle {
 		look(k, v)
 	}
 	slices.SortFunc(keys, bytes.Compare)
-	var list []Handle
-	for _, k := range keys {
-		if _, h, ok := splitTimeKey(k); ok {
-			list = append(list, h)
-		}
-	}
-	return list
+	return keys
 }
 
 // Claim makes a job ours whose owner is gone, from exactly the owner that the

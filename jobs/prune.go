@@ -212,8 +212,7 @@ func (t *txn) ofAccount(a Account, open bool) (list []Handle, kept int) {
 	t.file(every)
 	t.index()
 	for k := range t.tx.Scan(tableJobs, nil) {
-		_, h, _ := splitTimeKey(k)
-		job, ok := t.job(h)
+		job, ok := t.jobAt(k)
 		switch {
 		case !ok || a != (Account{}) && job.Account != a:
 			continue
@@ -221,7 +220,7 @@ func (t *txn) ofAccount(a Account, open bool) (list []Handle, kept int) {
 			kept++
 			continue
 		}
-		if list = append(list, h); len(list) == pruneSlice {
+		if list = append(list, job.Handle); len(list) == pruneSlice {
 			break
 		}
 	}

@@ -207,6 +207,7 @@ func (j *Journal) body(ctx context.Context, h Handle, suffix string, of func(*Jo
 		where, content = of(&job), nil
 		if where.Kept && where.Aside == "" {
 			content = append(content, t.getBody(h, &where, suffix)...)
+			where.Kept = int64(len(content)) == where.Size // in a damaged journal it may be gone
 		}
 		return nil
 	})

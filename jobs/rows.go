@@ -13,10 +13,11 @@ import (
 )
 
 // Records stand by creation, so that those of one moment share pages: the last
-// ones in a table of their own, where all there is of a job is one row, the others,
-// which are filed many at a time, in a table that has indexes. A turn that a host
-// waits for changes few pages that way. Who looks for jobs in an index looks through
-// the recent ones too, of which there are few.
+// ones in a table of their own, where the row of a job has its small bodies too and
+// what the indexes would say of it, the others, which are filed many at a time, in a
+// table that has indexes. A turn that a host waits for changes few pages that way.
+// Who looks for jobs in an index looks through the recent ones too, of which there
+// are few.
 const (
 	recentRoom = 32  // recent jobs that need nobody any more, before they are filed
 	maxRecent  = 128 // recent jobs that still need somebody, before all are filed
@@ -128,12 +129,20 @@ func (t *txn) row(h Handle) (r row, filed, ok bool) {
 	if r, filed, ok = rowAt(t.tx, t.j.rowKey(h)); ok {
 		return r, filed, true
 	}
+	if at := t.tx.Get(tableHandles, []byte(h)); at != nil {
+		return rowAt(t.tx, append(bytes.Clone(at), h...))
+	}
 	for r := range t.recents().newest() {
 		if string(r.key[timeLength:]) == string(h) {
 			return *r, false, true
 		}
 	}
-	return rowAt(t.tx, t.filedKey(h))
+	for k := range unindexed(t.tx) {
+		if string(k[timeLength:]) == string(h) {
+			return rowAt(t.tx, k)
+		}
+	}
+	return row{}, false, false
 }
 
 // rowAt reads the row with a key.
@@ -193,7 +202,11 @@ func (t *txn) putRecent(key, value []byte) {
 	if !ok {
 		return
 	}
-	r, _ := readRecent(key, value)
+	r, ok := readRecent(key, value)
+	if !ok {
+		t.fail(fmt.Errorf("row of job %s cannot be read again", key[timeLength:]))
+		return
+	}
 	if i, ok := list.find(key); ok {
 		list.rows[i] = r
 	} else {
@@ -218,29 +231,18 @@ func (t *txn) file(which func(*row) bool) {
 			rows = append(rows, *r)
 		}
 	}
-	if len(rows) == 0 {
-		return
-	}
-	have := readIndexed(t.tx)
 	for _, r := range slices.Backward(rows) {
 		t.fileOne(&r)
-		if have.has(r.key) {
-			e := handleEntry(r.key)
-			t.put(e.table, e.key, e.value)
-		} else {
-			have.behind++
-		}
 	}
-	t.put(tableMarks, markIndexed, have.encode())
 }
 
 func (t *txn) fileOne(r *row) {
 	h := r.handle()
 	var rows []entry
 	if r.flags&flagMore != 0 {
-		j, ok := t.job(h)
+		j, ok := t.jobAt(r.key)
 		if !ok {
-			return
+			return // the row is damaged, which t.err says
 		}
 		rows = j.entries()
 		if j.Arguments.inRow(false) {
@@ -253,6 +255,10 @@ func (t *txn) fileOne(r *row) {
 	t.put(tableJobs, r.key, append([]byte{r.flags &^ flagMore}, r.text...))
 	t.deleteRecent(r.key)
 	for _, e := range rows {
+		t.put(e.table, e.key, e.value)
+	}
+	if isIndexed(t.tx, r.key) {
+		e := handleEntry(r.key)
 		t.put(e.table, e.key, e.value)
 	}
 	if _, read := t.before[h]; read {
@@ -273,15 +279,19 @@ func (t *txn) makeRoom(idle, live int) {
 	default:
 		return
 	}
-	if readIndexed(t.tx).behind >= maxBehind {
-		t.index()
+	behind := 0
+	for range unindexed(t.tx) {
+		if behind++; behind == maxBehind {
+			t.index()
+			return
+		}
 	}
 }
 
-// newestIn visits the filed jobs that a table has by creation, and the recent ones
-// that belong to them, the one that was created last first.
-func (t *txn) newestIn(table store.Table, belongs func(*row) bool) iter.Seq[Handle] {
-	return func(yield func(Handle) bool) {
+// newestIn visits the keys of filed jobs that a table has by creation, and of the
+// recent ones that belong to them, the one that was created last first.
+func (t *txn) newestIn(table store.Table, belongs func(*row) bool) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
 		var fresh [][]byte
 		for r := range t.recents().newest() {
 			if belongs(r) {
@@ -290,17 +300,17 @@ func (t *txn) newestIn(table store.Table, belongs func(*row) bool) iter.Seq[Hand
 		}
 		for k := range t.tx.ScanBack(table, nil) {
 			for len(fresh) > 0 && bytes.Compare(fresh[0], k) > 0 {
-				if _, h, _ := splitTimeKey(fresh[0]); !yield(h) {
+				if !yield(fresh[0]) {
 					return
 				}
 				fresh = fresh[1:]
 			}
-			if _, h, ok := splitTimeKey(k); ok && !yield(h) {
+			if !yield(k) {
 				return
 			}
 		}
 		for _, k := range fresh {
-			if _, h, _ := splitTimeKey(k); !yield(h) {
+			if !yield(k) {
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,6 +114,92 @@ func TestIndexOfHandlesLagsBehind(t *testing.T) {
 		}
 	}
 	if err := other.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIndexOfHandlesAfterAWrongClock: what was created under a clock that was ahead
+// does not let every later job be indexed by itself for ever.
+func TestIndexOfHandlesAfterAWrongClock(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	j, s := inMemory(t)
+	tell(t, j, beginOne(t, j, 0).Job.Handle)
+	err := s.Update(ctx, func(tx store.Tx) error {
+		return tx.Put(tableMarks, markIndexed, timeKey(time.Now().Add(20*365*24*time.Hour), NewHandle()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.File(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := countRows(t, s, tableHandles); n != 1 {
+		t.Fatalf("%d jobs are indexed", n)
+	}
+	for n := range 2 * recentRoom {
+		tell(t, j, beginOne(t, j, n+1).Job.Handle)
+	}
+	if n := countRows(t, s, tableHandles); n != 1 {
+		t.Errorf("%d jobs are indexed", n)
+	}
+	if err := j.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := j.Forget(ctx, Account{}, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.File(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLostArguments: a call whose arguments a damaged journal has lost is not sent
+// again without them.
+func TestLostArguments(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	j, s := inMemory(t)
+	h := beginOne(t, j, 1).Job.Handle
+	job, err := j.Finish(ctx, h, End{State: OutcomeUnknown, Effect: Possible, Evidence: BridgeLeft})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.File(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Update(ctx, func(tx store.Tx) error { return tx.Delete(tableBodies, bodyKey(h, suffixArguments)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := j.Arguments(ctx, h); !errors.Is(err, ErrNoArguments) {
+		t.Errorf("arguments %q, %v", body, err)
+	}
+	if _, b, err := j.Resolve(ctx, h, job.Seen(), Resolution{Word: SendAgain}); !errors.Is(err, ErrNoArguments) {
+		t.Errorf("sent again as %s, %v", b.Job.Handle, err)
+	}
+}
+
+// TestSentAgainIsNotBesideItself: of the job that it replaces a job says so, and not
+// that it is open beside it.
+func TestSentAgainIsNotBesideItself(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	j, _ := inMemory(t)
+	other := beginOne(t, j, 0).Job.Handle
+	h := beginOne(t, j, 1).Job.Handle
+	job, err := j.Finish(ctx, h, End{State: OutcomeUnknown, Effect: Possible, Evidence: BridgeLeft})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, b, err := j.Resolve(ctx, h, job.Seen(), Resolution{Word: SendAgain})
+	if err != nil || old.SupersededBy != b.Job.Handle || b.Job.Supersedes != h || !slices.Equal(b.Others, []Handle{other}) {
+		t.Errorf("superseded by %q, supersedes %q, beside %q, %v", old.SupersededBy, b.Job.Supersedes, b.Others, err)
+	}
+	if err := j.Check(ctx); err != nil {
 		t.Error(err)
 	}
 }

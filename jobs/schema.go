@@ -101,7 +101,7 @@ func oneRow(tx store.Tx) error {
 			tx.Delete(tableRecent, e.key))
 	}
 	for k := range tx.ScanBack(tableJobs, nil) {
-		errs = append(errs, tx.Put(tableMarks, markIndexed, indexed{upTo: k}.encode()))
+		errs = append(errs, tx.Put(tableMarks, markIndexed, k))
 		break
 	}
 	return errors.Join(append(errs, tx.Delete(tableMarks, []byte("room")))...)

@@ -35,8 +35,6 @@ type txn struct {
 	gone    []Handle           // jobs removed
 	forget  []string           // bodies aside to discard after the change
 	alive   map[string]bool    // owners looked at
-
-	unindexed map[Handle][]byte // keys of filed jobs that the index of handles does not have; nil if not looked at
 }
 
 // stored is how a job is stored.
@@ -64,11 +62,22 @@ func (t *txn) put(table store.Table, key, value []byte) { t.fail(t.tx.Put(table,
 func (t *txn) delete(table store.Table, key []byte)     { t.fail(t.tx.Delete(table, key)) }
 
 // job reads a record; ok is false if there is none.
-func (t *txn) job(h Handle) (j Job, ok bool) {
-	r, filed, ok := t.row(h)
-	if !ok {
-		return Job{}, false
+func (t *txn) job(h Handle) (Job, bool) {
+	if r, filed, ok := t.row(h); ok {
+		return t.read(h, &r, filed)
 	}
+	return Job{}, false
+}
+
+// jobAt reads the record of the row with a key.
+func (t *txn) jobAt(key []byte) (Job, bool) {
+	if r, filed, ok := rowAt(t.tx, key); ok {
+		return t.read(r.handle(), &r, filed)
+	}
+	return Job{}, false
+}
+
+func (t *txn) read(h Handle, r *row, filed bool) (j Job, ok bool) {
 	if j, ok = t.j.records.get(h, r.text); !ok {
 		decoded := new(Job)
 		if err := json.Unmarshal(r.text, decoded); err != nil || decoded.Handle != h {

@@ -445,6 +445,42 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// TestOwnersFileIsLookedAt: a look at it is good for a moment only if it was there.
+func TestOwnersFileIsLookedAt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	var trouble error
+	s := open(t, t.TempDir(), func(o *Options) {
+		o.At = func(p Point) error {
+			if p == AtOwner {
+				return trouble
+			}
+			return nil
+		}
+	})
+	first, err := s.Owner(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.Owner(ctx); err != nil || again != first || time.Since(s.owner.looked) > time.Minute {
+		t.Errorf("owner %s, looked at %v, %v", again, s.owner.looked, err)
+	}
+	if err := os.Remove(s.path(ownersDir, first)); err != nil {
+		t.Fatal(err)
+	}
+	s.owner.looked = s.owner.looked.Add(-lookGood)
+	trouble = errors.New("no descriptors left")
+	for n := range 3 {
+		if name, err := s.Owner(ctx); !errors.Is(err, trouble) {
+			t.Errorf("at %d the owner is %s, %v", n, name, err)
+		}
+	}
+	trouble = nil
+	if second, err := s.Owner(ctx); err != nil || second == first || s.Lost(second) {
+		t.Errorf("after that the owner is %s, %v", second, err)
+	}
+}
+
 func TestSecretIsOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

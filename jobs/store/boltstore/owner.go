@@ -24,7 +24,8 @@ type ownerFile struct {
 }
 
 // lookGood is how long a look at an owner's own file is good: of the jobs that begin
-// at the same time one has it looked at.
+// at the same time one has it looked at. The lock keeps sweeps from removing it; only
+// somebody who knows nothing of them can.
 const lookGood = 10 * time.Millisecond
 
 // Owner makes, opens and locks this process's file when it is first asked for,
@@ -54,8 +55,12 @@ func (o *ownerFile) isThere() bool {
 	case time.Since(o.looked) < lookGood:
 		return true
 	}
-	o.looked = time.Now()
-	return samePath(o.lock)
+	now := time.Now()
+	if !samePath(o.lock) {
+		return false
+	}
+	o.looked = now
+	return true
 }
 
 func (s *Store) makeOwner() (*ownerFile, error) {
