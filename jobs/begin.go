@@ -177,7 +177,6 @@ func (t *txn) begin(p *prepared) (Begun, error) {
 		return t.answerFrom(b, before, p.owner)
 	}
 	b.Others = near.others
-	t.makeRoom(near.idle, near.live)
 	b.Job = t.insert(p, &before)
 	b.Key = p.sec.keyFor(&b.Job)
 	if b.Key == "" {
@@ -305,6 +304,7 @@ func (t *txn) insert(p *prepared, before *Job) Job {
 	}
 	t.keyOf(&j, p, before)
 	j.observe(t.now, "begun", "")
+	t.makeRoom()
 	t.save(&j)
 	return j
 }

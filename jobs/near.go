@@ -14,11 +14,10 @@ const (
 	maxLooked     = 64 // filed jobs of a tool among which others are looked for
 )
 
-// Neighbours are the other jobs that the begin of a call has to know of.
+// neighbours are the other jobs that the begin of a call has to know of.
 type neighbours struct {
 	candidates [][]byte // keys of live jobs that may hold the call back, newest first
 	others     []Handle // jobs of the same tool that are open or unknown, newest first
-	idle, live int      // recent jobs that need nobody any more, and that do
 }
 
 // neighbours looks around for a call. Jobs for which a host of this very process
@@ -29,10 +28,8 @@ func (t *txn) neighbours(p *prepared) (n neighbours) {
 	others := shortlist{limit: maxOthers, wanted: func(b brief) bool { return !b.state().Settled() }}
 	for r := range t.recents().newest() {
 		if !r.live() {
-			n.idle++
 			continue
 		}
-		n.live++
 		if print != nil && r.has(print) {
 			candidates.offer(r.key, r.brief)
 		}

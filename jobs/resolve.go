@@ -154,9 +154,7 @@ func callOf(j *Job, arguments []byte) Call {
 func (t *txn) again(p prepared, old *Job) (Begun, error) {
 	old.SupersededBy = p.handle
 	t.save(old)
-	near := t.neighbours(&p)
-	t.makeRoom(near.idle, near.live)
-	b := Begun{Others: near.others}
+	b := Begun{Others: t.neighbours(&p).others}
 	if len(old.SealedKey) > 0 {
 		if err := p.sec.open(old.Handle, old.SealedKey, &p.Key); err == nil {
 			p.key = old.KeyPrint

@@ -268,13 +268,18 @@ func (t *txn) fileOne(r *row) {
 
 func every(*row) bool { return true }
 
-// makeRoom files recent jobs if there are many. idle and live are how many there are
-// that need nobody any more, and that do.
-func (t *txn) makeRoom(idle, live int) {
+// makeRoom files recent jobs if there are many.
+func (t *txn) makeRoom() {
+	rows, live := t.recents().rows, 0
+	for i := range rows {
+		if rows[i].live() {
+			live++
+		}
+	}
 	switch {
 	case live >= maxRecent:
 		t.file(every)
-	case idle >= recentRoom:
+	case len(rows)-live >= recentRoom:
 		t.file(func(r *row) bool { return !r.live() })
 	default:
 		return

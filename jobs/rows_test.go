@@ -75,6 +75,15 @@ func tell(t *testing.T, j *Journal, h Handle) {
 	j.Note(h, Note{Told: true})
 }
 
+func leaveUnknown(t *testing.T, j *Journal, h Handle) Job {
+	t.Helper()
+	job, err := j.Finish(context.Background(), h, End{State: OutcomeUnknown, Effect: Possible, Evidence: BridgeLeft})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
 // TestIndexOfHandlesLagsBehind: jobs are found by handle before and after the index
 // of handles has them, and it gets them many at a time; one that was created before
 // those that it has comes late.
@@ -164,14 +173,11 @@ func TestLostArguments(t *testing.T) {
 	ctx := context.Background()
 	j, s := inMemory(t)
 	h := beginOne(t, j, 1).Job.Handle
-	job, err := j.Finish(ctx, h, End{State: OutcomeUnknown, Effect: Possible, Evidence: BridgeLeft})
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := leaveUnknown(t, j, h)
 	if err := j.File(ctx); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(ctx, func(tx store.Tx) error { return tx.Delete(tableBodies, bodyKey(h, suffixArguments)) })
+	err := s.Update(ctx, func(tx store.Tx) error { return tx.Delete(tableBodies, bodyKey(h, suffixArguments)) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,10 +197,7 @@ func TestSentAgainIsNotBesideItself(t *testing.T) {
 	j, _ := inMemory(t)
 	other := beginOne(t, j, 0).Job.Handle
 	h := beginOne(t, j, 1).Job.Handle
-	job, err := j.Finish(ctx, h, End{State: OutcomeUnknown, Effect: Possible, Evidence: BridgeLeft})
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := leaveUnknown(t, j, h)
 	old, b, err := j.Resolve(ctx, h, job.Seen(), Resolution{Word: SendAgain})
 	if err != nil || old.SupersededBy != b.Job.Handle || b.Job.Supersedes != h || !slices.Equal(b.Others, []Handle{other}) {
 		t.Errorf("superseded by %q, supersedes %q, beside %q, %v", old.SupersededBy, b.Job.Supersedes, b.Others, err)

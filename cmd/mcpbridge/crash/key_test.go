@@ -112,6 +112,21 @@ idempotency_key = "/requestId"
 status = { tool = "get_export", arguments = { id = "{key}" }, state = "/structuredContent/status", completed = ["done"], failed = ["error"], working = ["queued", "running"], absent = ["not_found"] }
 `
 
+// killedExport starts an export that a fault holds up, kills the bridge when it is
+// there, and returns another bridge with the same configuration.
+func (w *world) killedExport(config, fault, arguments string, there func(*bridgetest.View) bool) *lane {
+	w.t.Helper()
+	path := w.config(config)
+	l := w.alone(path)
+	if err := w.up.SetFault(fault + "@start_exportx1"); err != nil {
+		w.t.Fatal(err)
+	}
+	l.send("start_export", arguments)
+	w.ledger(there)
+	kill(w.t, l.host.PID())
+	return w.alone(path)
+}
+
 // Status first: an unknown outcome is settled by the server's own tool, live
 // and after the process was killed.
 func TestStatusFirst(t *testing.T) {
@@ -137,15 +152,7 @@ func TestStatusFirst(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
 		w := newCalls(t)
-		config := w.config(exportStatus)
-		l := w.alone(config)
-		if err := w.up.SetFault("stall:after-effect@start_exportx1"); err != nil {
-			t.Fatal(err)
-		}
-		l.send("start_export", `{"ms":400}`)
-		w.ledger(func(v *bridgetest.View) bool { return v.Effects("start_export") == 1 })
-		kill(t, l.host.PID())
-		next := w.alone(config)
+		next := w.killedExport(exportStatus, "stall:after-effect", `{"ms":400}`, func(v *bridgetest.View) bool { return v.Effects("start_export") == 1 })
 		a := next.call("start_export", `{"ms":400}`)
 		t.Logf("told first: %s", a.text)
 		h := a.handle
@@ -176,15 +183,8 @@ func TestStatusFirst(t *testing.T) {
 	t.Run("absent frees a repeat", func(t *testing.T) {
 		t.Parallel()
 		w := newCalls(t)
-		config := w.config(early)
-		l := w.alone(config)
-		if err := w.up.SetFault("stall:before-effect@start_exportx1"); err != nil {
-			t.Fatal(err)
-		}
-		l.send("start_export", `{"ms":1}`)
-		w.ledger(func(v *bridgetest.View) bool { return v.Deliveries("start_export") == 1 })
-		kill(t, l.host.PID())
-		w.alone(config).call("start_export", `{"ms":1}`).must(t, result)
+		next := w.killedExport(early, "stall:before-effect", `{"ms":1}`, func(v *bridgetest.View) bool { return v.Deliveries("start_export") == 1 })
+		next.call("start_export", `{"ms":1}`).must(t, result)
 		if d, e := w.up.Ledger().Deliveries("start_export"), w.up.Ledger().Effects("start_export"); d != 2 || e != 1 {
 			t.Errorf("the server got %d requests and acted %d times, want 2 and 1", d, e)
 		}

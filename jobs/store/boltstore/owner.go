@@ -49,13 +49,13 @@ func (s *Store) Owner(context.Context) (string, error) {
 
 // isThere reports whether the path of a file still names it.
 func (o *ownerFile) isThere() bool {
-	switch {
-	case o == nil:
+	if o == nil {
 		return false
-	case time.Since(o.looked) < lookGood:
-		return true
 	}
 	now := time.Now()
+	if now.Sub(o.looked) < lookGood {
+		return true
+	}
 	if !samePath(o.lock) {
 		return false
 	}
